@@ -7,9 +7,10 @@ import shlex
 from collections.abc import Sequence
 
 from tfgpu_doctor.knowledge import Knowledge, version
-from tfgpu_doctor.knowledge.cudnn_code import cudnn_cap
+from tfgpu_doctor.knowledge.cudnn_code import cudnn_cap, cudnn_caps
 from tfgpu_doctor.knowledge.release_needs import folders_not_looked_in
 from tfgpu_doctor.knowledge.requirements import requirements_on
+from tfgpu_doctor.knowledge.schema import TensorFlowRelease
 from tfgpu_doctor.model import Fix
 from tfgpu_doctor.model.facts.machine import Environment, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver
@@ -50,6 +51,16 @@ def has_no_cuda_wheel(system: System | None, knowledge: Knowledge) -> bool:
 def requirement(system: System | None) -> str:
     """Return the requirement that installs TensorFlow with what it needs to use this system's GPU; [and-cuda] is for Linux."""
     return "tensorflow" if system and system.os != "Linux" else "tensorflow[and-cuda]"
+
+
+def cudnn_caps_for(
+    release: TensorFlowRelease, system: System | None, cuda_driver: CudaDriver | None, knowledge: Knowledge
+) -> list[str]:
+    """Return what pip must install beside a release for a cuDNN that has code for the GPUs that CUDA lists."""
+    if system and system.os != "Linux":
+        return []
+    capabilities = [gpu.compute_capability for gpu in (cuda_driver.gpus if cuda_driver else ())]
+    return cudnn_caps(release.cuda_extra, capabilities, knowledge)
 
 
 def bring_cuda_libraries(

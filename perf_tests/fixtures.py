@@ -169,7 +169,7 @@ def _root_cause(diagnosis: Report) -> str:
 
 
 @pytest.fixture(scope="session")
-def device(gpus: tuple[str, ...], pytestconfig: pytest.Config) -> str:
+def gpu_or_cpu(gpus: tuple[str, ...], pytestconfig: pytest.Config) -> str:
     """The device for work that can run anywhere: the first GPU if there is one, else the CPU."""
     return _free(gpus, pytestconfig) if gpus else "CPU:0"
 

@@ -223,63 +223,63 @@ def judge(
 
 
 @pytest.mark.priority(6, needs_s=15)
-def test_pruning(share_s: float, tensorflow: Any, gpus: tuple[str, ...], device: str, metric: Keep) -> None:
+def test_pruning(share_s: float, tensorflow: Any, gpus: tuple[str, ...], gpu_or_cpu: str, metric: Keep) -> None:
     """Prune the smallest weights, wherever they are, and train the rest.
 
     The file becomes smaller only where it is compressed, and the network does not become faster: dense hardware
     multiplies by zeros as well.
     """
-    weights, (images, classes), tested = list(trained(tensorflow, device)), noisy(SAMPLES, 1), noisy(TESTED, 1000)
-    learner = Learner(tensorflow, device, weights)
+    weights, (images, classes), tested = list(trained(tensorflow, gpu_or_cpu)), noisy(SAMPLES, 1), noisy(TESTED, 1000)
+    learner = Learner(tensorflow, gpu_or_cpu, weights)
     before = learner.accuracy(*tested)
     for share in SPARSITIES:
         learner.set_masks(magnitude_masks(learner.weights, share))
         learner.train(images, one_hot(classes), PRUNED_STEPS)
     pruned, after = learner.weights, learner.accuracy(*tested)
     zeros = float(np.mean(np.concatenate([each.ravel() for each in pruned if each.ndim > 1]) == 0))
-    calls = [batch_call(tensorflow, device, each, tested[0][:TIMED]) for each in (pruned, weights)]
+    calls = [batch_call(tensorflow, gpu_or_cpu, each, tested[0][:TIMED]) for each in (pruned, weights)]
     for call in calls:
-        prove(call, device, CARRIERS["cnn"])
+        prove(call, gpu_or_cpu, CARRIERS["cnn"])
     wait = tensorflow.test.experimental.sync_devices if gpus else lambda: None
-    ratio = measure(*calls, plan=plan_of(RATIO_S, device), synchronise=wait).ratio
+    ratio = measure(*calls, plan=plan_of(RATIO_S, gpu_or_cpu), synchronise=wait).ratio
     about = f"about 1 is expected: zeros are multiplied as well; 95 % interval {ratio.low:.2f} to {ratio.high:.2f}"
-    metric("inference with pruned weights", ratio.value, "times as fast", device=device, about=about)
+    metric("inference with pruned weights", ratio.value, "times as fast", device=gpu_or_cpu, about=about)
     assert zeros > SPARSITIES[-1] - 0.01, "the training changed pruned weights"
     assert bytes_of(pruned) == bytes_of(weights)
     about = f"{zeros:.0%} of the weights are zero; the sizes are those of the compressed files"
     size = (zipped(weights) / zipped(pruned), 2.5)
-    judge(metric, device, "with pruned weights", about, size=size, scores=(before, after))
+    judge(metric, gpu_or_cpu, "with pruned weights", about, size=size, scores=(before, after))
 
 
 @pytest.mark.priority(6, needs_s=15)
-def test_channel_pruning(share_s: float, tensorflow: Any, device: str, metric: Keep) -> None:
+def test_channel_pruning(share_s: float, tensorflow: Any, gpu_or_cpu: str, metric: Keep) -> None:
     """Prune whole channels, train the rest, and remove them: the smaller network gives the same answers."""
-    weights, (images, classes), tested = list(trained(tensorflow, device)), noisy(SAMPLES, 1), noisy(TESTED, 1000)
-    learner = Learner(tensorflow, device, weights)
+    weights, (images, classes), tested = list(trained(tensorflow, gpu_or_cpu)), noisy(SAMPLES, 1), noisy(TESTED, 1000)
+    learner = Learner(tensorflow, gpu_or_cpu, weights)
     before = learner.accuracy(*tested)
     kept = kept_channels(weights, KEPT_CHANNELS)
     learner.set_masks(channel_masks(weights, kept))
     learner.train(images, one_hot(classes), PRUNED_STEPS)
     small = without_channels(learner.weights, kept)
-    answers, due = Learner(tensorflow, device, small).logits(tested[0]), learner.logits(tested[0])
+    answers, due = Learner(tensorflow, gpu_or_cpu, small).logits(tested[0]), learner.logits(tested[0])
     error = float(np.abs(answers - due).max() / np.abs(due).max())
     assert error < TOLERANCE, f"the smaller network differs by {error:.2g} of the largest answer"
     about = f"{KEPT_CHANNELS:.0%} of the channels are kept"
     size, scores = (bytes_of(weights) / bytes_of(small), 3.0), (before, accuracy(answers, tested[1]))
-    judge(metric, device, "with pruned channels", about, size=size, scores=scores)
+    judge(metric, gpu_or_cpu, "with pruned channels", about, size=size, scores=scores)
 
 
 @pytest.mark.priority(5, needs_s=6)
-def test_fewer_channels(compare: Hold, tensorflow: Any, device: str) -> None:
+def test_fewer_channels(compare: Hold, tensorflow: Any, gpu_or_cpu: str) -> None:
     """Compare a network without its pruned channels with the same network whose pruned channels are zero."""
-    batch, widths = SPEED[device[:3]]
+    batch, widths = SPEED[gpu_or_cpu[:3]]
     images, weights = pictures(batch)[0], initial(tensorflow, widths, 5)
     kept = kept_channels(weights, KEPT_CHANNELS)
     masked = [each * mask for each, mask in zip(weights, channel_masks(weights, kept), strict=True)]
     due = batch_call(tensorflow, "CPU:0", masked, images[:VERIFIED])().numpy()
     compare(
-        speed_variant(tensorflow, "channels removed", device, without_channels(masked, kept), images, due),
-        speed_variant(tensorflow, "channels set to zero", device, masked, images, due),
+        speed_variant(tensorflow, "channels removed", gpu_or_cpu, without_channels(masked, kept), images, due),
+        speed_variant(tensorflow, "channels set to zero", gpu_or_cpu, masked, images, due),
         at_least=1.2,
     )
 
@@ -297,13 +297,13 @@ def speed_variant(tf: Any, name: str, device: str, weights: Weights, images: Arr
 
 
 @pytest.mark.priority(6, needs_s=8)
-def test_rounded_weights(share_s: float, tensorflow: Any, device: str, metric: Keep) -> None:
+def test_rounded_weights(share_s: float, tensorflow: Any, gpu_or_cpu: str, metric: Keep) -> None:
     """Round the kernels to 8 bits: the file is nearly four times smaller. TensorFlow computes in float32 all the same."""
-    weights, tested = list(trained(tensorflow, device)), noisy(TESTED, 1000)
+    weights, tested = list(trained(tensorflow, gpu_or_cpu)), noisy(TESTED, 1000)
     small, held = rounded(weights)
-    before, after = (Learner(tensorflow, device, each).accuracy(*tested) for each in (weights, small))
+    before, after = (Learner(tensorflow, gpu_or_cpu, each).accuracy(*tested) for each in (weights, small))
     about, size, scores = "a scale for each channel", (bytes_of(weights) / held, 3.5), (before, after)
-    judge(metric, device, "with 8-bit weights", about, size=size, scores=scores, margin=SMALL_MARGIN)
+    judge(metric, gpu_or_cpu, "with 8-bit weights", about, size=size, scores=scores, margin=SMALL_MARGIN)
 
 
 def lite_model(tf: Any, weights: Weights, kind: str) -> bytes:
@@ -341,12 +341,12 @@ def lite_call(tf: Any, content: bytes) -> Callable[[Array], Array]:
 
 @pytest.mark.priority(7, needs_s=12)
 @pytest.mark.parametrize("kind", LITE_KINDS)
-def test_lite(share_s: float, tensorflow: Any, device: str, metric: Keep, kind: str) -> None:
+def test_lite(share_s: float, tensorflow: Any, gpu_or_cpu: str, metric: Keep, kind: str) -> None:
     """Quantize with TensorFlow Lite after the training, for a CPU: size, accuracy, and time on one thread."""
     if not hasattr(tensorflow, "lite") or not hasattr(tensorflow.lite, "Interpreter"):
         pytest.skip("this TensorFlow has no TensorFlow Lite, which is now the package ai-edge-litert")
-    weights, (images, classes) = list(trained(tensorflow, device)), noisy(TESTED, 1000)
-    before = Learner(tensorflow, device, weights).accuracy(images, classes)
+    weights, (images, classes) = list(trained(tensorflow, gpu_or_cpu)), noisy(TESTED, 1000)
+    before = Learner(tensorflow, gpu_or_cpu, weights).accuracy(images, classes)
     batches = np.split(images, TESTED // BATCH)
     sizes, scores, seconds = {}, {}, {}
     for name in ("float32", kind):
@@ -365,36 +365,36 @@ def test_lite(share_s: float, tensorflow: Any, device: str, metric: Keep, kind: 
 
 
 @pytest.mark.priority(6, needs_s=20)
-def test_distillation(share_s: float, tensorflow: Any, device: str, metric: Keep) -> None:
+def test_distillation(share_s: float, tensorflow: Any, gpu_or_cpu: str, metric: Keep) -> None:
     """Train a small network on the softened answers of a large one, and the same network on the classes alone."""
-    teacher, (images, classes), tested = list(trained(tensorflow, device)), noisy(SAMPLES, 1), noisy(TESTED, 1000)
-    large = Learner(tensorflow, device, teacher)
+    teacher, (images, classes), tested = list(trained(tensorflow, gpu_or_cpu)), noisy(SAMPLES, 1), noisy(TESTED, 1000)
+    large = Learner(tensorflow, gpu_or_cpu, teacher)
     soft = tensorflow.nn.softmax(large.logits(images) / TEMPERATURE).numpy()
     scores: dict[str, list[float]] = {"classes": [], "teacher": []}
     for number in range(STUDENTS):
         start = initial(tensorflow, STUDENT_WIDTHS, 100 + number)
         for source, targets, temperature in (("classes", one_hot(classes), 1.0), ("teacher", soft, TEMPERATURE)):
-            student = Learner(tensorflow, device, start, temperature)
+            student = Learner(tensorflow, gpu_or_cpu, start, temperature)
             student.train(images, targets, STEPS)
             scores[source].append(student.accuracy(*tested))
     alone, taught = (float(np.mean(scores[source])) for source in ("classes", "teacher"))
     about = f"mean of {STUDENTS} networks after {STEPS} steps"
-    metric("accuracy without a teacher", 100 * alone, "%", device=device, about=about)
+    metric("accuracy without a teacher", 100 * alone, "%", device=gpu_or_cpu, about=about)
     size, both = (bytes_of(teacher) / bytes_of(start), 10.0), (large.accuracy(*tested), taught)
-    judge(metric, device, "after distillation", about, size=size, scores=both, margin=STUDENT_MARGIN)
+    judge(metric, gpu_or_cpu, "after distillation", about, size=size, scores=both, margin=STUDENT_MARGIN)
     assert taught > alone - SMALL_MARGIN, f"distillation lowers the accuracy from {alone:.3f} to {taught:.3f}"
 
 
 @pytest.mark.priority(5, needs_s=6)
-def test_student(compare: Hold, tensorflow: Any, device: str) -> None:
+def test_student(compare: Hold, tensorflow: Any, gpu_or_cpu: str) -> None:
     """Compare a student with its teacher, which has four times as many channels."""
-    batch, widths = SPEED[device[:3]]
+    batch, widths = SPEED[gpu_or_cpu[:3]]
     images = pictures(batch)[0]
 
     def side_with(name: str, sizes: Sequence[int]) -> Variant:
         weights = initial(tensorflow, sizes, 6)
         due = batch_call(tensorflow, "CPU:0", weights, images[:VERIFIED])().numpy()
-        return speed_variant(tensorflow, name, device, weights, images, due)
+        return speed_variant(tensorflow, name, gpu_or_cpu, weights, images, due)
 
     student = side_with("student", [width // STUDENT_SHARE for width in widths])
     compare(student, side_with("teacher", widths), at_least=1.5)

@@ -69,73 +69,75 @@ def wide(tf: Any, device: str) -> int:
 
 
 @pytest.mark.priority(2)
-def test_function(compare: Hold, tensorflow: Any, device: str) -> None:
+def test_function(compare: Hold, tensorflow: Any, gpu_or_cpu: str) -> None:
     """Compare a graph of many small operations with calling each from Python."""
-    graph = Chain(tensorflow, device, 64, SMALL_STEPS, tensorflow.function)
-    eager = Chain(tensorflow, device, 64, SMALL_STEPS, lambda function: function)
+    graph = Chain(tensorflow, gpu_or_cpu, 64, SMALL_STEPS, tensorflow.function)
+    eager = Chain(tensorflow, gpu_or_cpu, 64, SMALL_STEPS, lambda function: function)
     compare(graph.variant("tf.function"), eager.variant("eager"), at_least=1.2)
 
 
 @pytest.mark.priority(3, needs_s=6)
-def test_training_loop(compare: Hold, tensorflow: Any, device: str) -> None:
+def test_training_loop(compare: Hold, tensorflow: Any, gpu_or_cpu: str) -> None:
     """Compare a training step with GradientTape in a tf.function with the same step called from Python."""
     kind = "transformer"  # a few hundred small operations
     due = Training(tensorflow, kind, "CPU:0", LOOP_BATCH).losses(LOOP_STEPS + 1)
 
     def side(name: str, *, eager: bool) -> Variant:
-        training = Training(tensorflow, kind, device, LOOP_BATCH, eager=eager)
+        training = Training(tensorflow, kind, gpu_or_cpu, LOOP_BATCH, eager=eager)
         losses = training.losses(LOOP_STEPS)
         assert np.allclose(losses, due[:-1], rtol=AGREE), f"{name}: the losses are {losses}, but {due[:-1]} on the CPU"
 
         def verify(loss: Any) -> None:
             assert np.isclose(float(loss), due[-1], rtol=AGREE), f"the next loss is {float(loss)}, but {due[-1]}"
 
-        return Variant(name, training, verify, device, CARRIERS[kind])
+        return Variant(name, training, verify, gpu_or_cpu, CARRIERS[kind])
 
     compare(side("tf.function", eager=False), side("eager", eager=True), at_least=1.2)
 
 
 @pytest.mark.priority(3)
-def test_xla(compare: Hold, tensorflow: Any, device: str) -> None:
+def test_xla(compare: Hold, tensorflow: Any, gpu_or_cpu: str) -> None:
     """Compare XLA, which fuses the operations into one pass over the numbers, with one pass per operation."""
-    size = wide(tensorflow, device)
-    compiled = Chain(tensorflow, device, size, WIDE_STEPS, lambda f: tensorflow.function(f, jit_compile=True))
-    graph = Chain(tensorflow, device, size, WIDE_STEPS, tensorflow.function)
+    size = wide(tensorflow, gpu_or_cpu)
+    compiled = Chain(tensorflow, gpu_or_cpu, size, WIDE_STEPS, lambda f: tensorflow.function(f, jit_compile=True))
+    graph = Chain(tensorflow, gpu_or_cpu, size, WIDE_STEPS, tensorflow.function)
     compare(compiled.variant("jit_compile=True", compiled=True), graph.variant("tf.function"), at_least=1.1)
 
 
 @pytest.mark.priority(5)
 @pytest.mark.parametrize("jit_compile", [False, True], ids=["function", "xla"])
 def test_first_call(
-    share_s: float, tensorflow: Any, device: str, metric: Callable[..., None], jit_compile: bool
+    share_s: float, tensorflow: Any, gpu_or_cpu: str, metric: Callable[..., None], jit_compile: bool
 ) -> None:
     """Measure tracing, the rest of the first call (optimizing or compiling the graph), and a later call."""
     tf = tensorflow
-    chain = Chain(tf, device, size := wide(tf, device), WIDE_STEPS, lambda f: tf.function(f, jit_compile=jit_compile))
-    wait = tf.test.experimental.sync_devices if "GPU" in device else lambda: None
+    chain = Chain(
+        tf, gpu_or_cpu, size := wide(tf, gpu_or_cpu), WIDE_STEPS, lambda f: tf.function(f, jit_compile=jit_compile)
+    )
+    wait = tf.test.experimental.sync_devices if "GPU" in gpu_or_cpu else lambda: None
     started = time.perf_counter()
-    with tf.device(device):
+    with tf.device(gpu_or_cpu):
         chain.function.get_concrete_function(chain.values)
     traced = time.perf_counter()
     chain()
     wait()
     called = time.perf_counter()
-    result = prove(chain, device, ("Mul",), compiled=jit_compile)
+    result = prove(chain, gpu_or_cpu, ("Mul",), compiled=jit_compile)
     chain.verify(result)
     times = {"tracing": traced - started, "first call": called - traced, "later call": Stopwatch(wait).per_call(chain)}
     about = f"{WIDE_STEPS} operations on {size:,} numbers"
     for name, took_s in times.items():
         way = "XLA" if jit_compile else "tf.function"
-        metric(f"{name}, {way}", 1e3 * took_s, "ms", device=device, about=about)
+        metric(f"{name}, {way}", 1e3 * took_s, "ms", device=gpu_or_cpu, about=about)
 
 
 @pytest.mark.priority(2)
-def test_retracing(compare: Hold, tensorflow: Any, device: str, metric: Callable[..., None]) -> None:
+def test_retracing(compare: Hold, tensorflow: Any, gpu_or_cpu: str, metric: Callable[..., None]) -> None:
     """Compare a tensor argument with a Python number, which is traced again for each value."""
     traces = {"tensor": 0, "Python number": 0}
     calls = {"tensor": 0, "Python number": 0}
     numbers = itertools.count(1)
-    with tensorflow.device(device):
+    with tensorflow.device(gpu_or_cpu):
         ones = tensorflow.ones(64)  # not a constant of the graph, which TensorFlow would compute only once
 
     def side(name: str, give: Callable[[float], Any]) -> Variant:
@@ -148,14 +150,14 @@ def test_retracing(compare: Hold, tensorflow: Any, device: str, metric: Callable
 
         def call() -> Any:
             calls[name] += 1
-            with tensorflow.device(device):
+            with tensorflow.device(gpu_or_cpu):
                 return function(give(float(next(numbers))))
 
         def verify(result: Any) -> None:
             factor, values = result
             assert np.allclose(values.numpy(), expected(np.full(64, float(factor)), 8), rtol=1e-4)
 
-        return Variant(name, call, verify, device, ("Mul",))
+        return Variant(name, call, verify, gpu_or_cpu, ("Mul",))
 
     compare(side("tensor", tensorflow.constant), side("Python number", float), at_least=2.0)
     assert traces["tensor"] == 1, "a tensor argument should be traced once"
@@ -163,7 +165,7 @@ def test_retracing(compare: Hold, tensorflow: Any, device: str, metric: Callable
 
 
 @pytest.mark.priority(4, needs_s=6)
-def test_steps_per_execution(compare: Hold, tensorflow: Any, device: str) -> None:
+def test_steps_per_execution(compare: Hold, tensorflow: Any, gpu_or_cpu: str) -> None:
     """Compare many steps of model.fit in one call of the graph with one step per call."""
     numbers = np.random.default_rng(seed=3)
     inputs = numbers.standard_normal((STEPS * BATCH, INPUTS)).astype(np.float32)
@@ -176,16 +178,16 @@ def test_steps_per_execution(compare: Hold, tensorflow: Any, device: str) -> Non
 
     def side(name: str, at_once: int) -> Variant:
         layers = tensorflow.keras.layers
-        with tensorflow.device(device):
+        with tensorflow.device(gpu_or_cpu):
             model = tensorflow.keras.Sequential([layers.Input((INPUTS,)), layers.Dense(1, use_bias=False)])
             model.compile(tensorflow.keras.optimizers.SGD(RATE), "mse", steps_per_execution=at_once)
 
         def call() -> float:
-            with tensorflow.device(device):
+            with tensorflow.device(gpu_or_cpu):
                 model.set_weights([np.zeros((INPUTS, 1), np.float32)])
                 return float(model.fit(batches, shuffle=False, verbose=0).history["loss"][-1])
 
-        return Variant(name, call, verify, device, ("MatMul",))
+        return Variant(name, call, verify, gpu_or_cpu, ("MatMul",))
 
     compare(side(f"steps_per_execution={STEPS}", STEPS), side("steps_per_execution=1", 1), at_least=1.1)
 

@@ -105,9 +105,9 @@ class Served:
 
 @pytest.mark.priority(3, needs_s=6)
 @pytest.mark.parametrize("way", ["function", "call"])
-def test_predict(compare: Hold, tensorflow: Any, device: str, way: str) -> None:
+def test_predict(compare: Hold, tensorflow: Any, gpu_or_cpu: str, way: str) -> None:
     """Compare a call of the network, or of a graph of it, with `model.predict` for one small batch."""
-    served = Served(tensorflow, transformer, device, sentences(FEW)[0])
+    served = Served(tensorflow, transformer, gpu_or_cpu, sentences(FEW)[0])
     served.model.compile(jit_compile=False)  # as in the function: only the way of the call differs
     carriers = CARRIERS["transformer"]
     call = served.graph if way == "function" else served.answer
@@ -120,10 +120,10 @@ def test_predict(compare: Hold, tensorflow: Any, device: str, way: str) -> None:
 
 
 @pytest.mark.priority(3, needs_s=5)
-def test_batching(compare: Hold, tensorflow: Any, device: str) -> None:
+def test_batching(compare: Hold, tensorflow: Any, gpu_or_cpu: str) -> None:
     """Compare one batch of many samples with one call per sample."""
-    served = Served(tensorflow, convolutional, device, pictures(ONE_BY_ONE)[0])
-    with tensorflow.device(device):
+    served = Served(tensorflow, convolutional, gpu_or_cpu, pictures(ONE_BY_ONE)[0])
+    with tensorflow.device(gpu_or_cpu):
         each = [tensorflow.identity(one) for one in tensorflow.split(served.inputs, ONE_BY_ONE)]
     carriers = CARRIERS["cnn"]
     compare(
@@ -136,16 +136,16 @@ def test_batching(compare: Hold, tensorflow: Any, device: str) -> None:
 
 
 @pytest.mark.priority(4, needs_s=8)
-def test_saved_model(compare: Hold, tensorflow: Any, device: str, tmp_path: pathlib.Path) -> None:
+def test_saved_model(compare: Hold, tensorflow: Any, gpu_or_cpu: str, tmp_path: pathlib.Path) -> None:
     """Compare the signature of a SavedModel with an eager call of the Keras model that was saved."""
     tf = tensorflow
-    served = Served(tf, transformer, device, sentences(FEW)[0])
+    served = Served(tf, transformer, gpu_or_cpu, sentences(FEW)[0])
     module = tf.Module()
     module.network = served.model
     shape = tf.TensorSpec((None, *served.host.shape[1:]), served.host.dtype, name="words")
     concrete = tf.function(lambda words: {"logits": served.answer(words)}).get_concrete_function(shape)
     tf.saved_model.save(module, str(tmp_path), signatures=concrete)
-    with tf.device(device):
+    with tf.device(gpu_or_cpu):
         loaded = tf.saved_model.load(str(tmp_path))
     signature = loaded.signatures["serving_default"]
     carriers = CARRIERS["transformer"]
@@ -175,9 +175,9 @@ def numbers(count: int, units: int = UNITS) -> Array:
 
 @pytest.mark.priority(4, needs_s=10)
 @pytest.mark.parametrize("batch", XLA_BATCHES)
-def test_xla(compare: Hold, tensorflow: Any, device: str, batch: int) -> None:
+def test_xla(compare: Hold, tensorflow: Any, gpu_or_cpu: str, batch: int) -> None:
     """Compare XLA, which fuses small operations into few programs, with the plain graph, for one sample and for many."""
-    served = Served(tensorflow, small_operations, device, numbers(batch))
+    served = Served(tensorflow, small_operations, gpu_or_cpu, numbers(batch))
     compiled = tensorflow.function(served.answer, jit_compile=True)
     compare(
         served.variant("jit_compile=True", lambda: compiled(served.inputs), compiled=True),
@@ -189,30 +189,30 @@ def test_xla(compare: Hold, tensorflow: Any, device: str, batch: int) -> None:
 @pytest.mark.priority(6, needs_s=12)
 @pytest.mark.parametrize("jit_compile", [False, True], ids=["function", "xla"])
 def test_batch_size(
-    share_s: float, tensorflow: Any, gpus: tuple[str, ...], device: str, metric: Keep, jit_compile: bool
+    share_s: float, tensorflow: Any, gpus: tuple[str, ...], gpu_or_cpu: str, metric: Keep, jit_compile: bool
 ) -> None:
     """Measure latency and throughput by batch size, and the knee: the smallest batch with nearly the best throughput."""
     watch = Stopwatch(tensorflow.test.experimental.sync_devices if gpus else lambda: None)
     way = "XLA" if jit_compile else "tf.function"
     throughput = {}
     for batch in SIZES:
-        served = Served(tensorflow, small_operations, device, numbers(batch))
+        served = Served(tensorflow, small_operations, gpu_or_cpu, numbers(batch))
         function = tensorflow.function(served.answer, jit_compile=jit_compile)
 
         def call(function: Any = function, served: Served = served) -> Any:
-            with tensorflow.device(device):
+            with tensorflow.device(gpu_or_cpu):
                 return function(served.inputs)
 
-        served.verify(prove(call, device, ("MatMul",), compiled=jit_compile))
+        served.verify(prove(call, gpu_or_cpu, ("MatMul",), compiled=jit_compile))
         took_s = watch.per_call(call)
         throughput[batch] = batch / took_s
         about = "inference of a network of many small operations"
-        metric(f"latency with {way}, batch {batch}", 1e3 * took_s, "ms", device=device, about=about)
-        metric(f"inference with {way}, batch {batch}", throughput[batch], "samples/s", device=device, about=about)
+        metric(f"latency with {way}, batch {batch}", 1e3 * took_s, "ms", device=gpu_or_cpu, about=about)
+        metric(f"inference with {way}, batch {batch}", throughput[batch], "samples/s", device=gpu_or_cpu, about=about)
     best = max(throughput.values())
     knee = min(batch for batch, speed in throughput.items() if speed >= KNEE * best)
     about = f"reaches {KNEE:.0%} of {best:.0f} samples/s"
-    metric(f"knee of the inference with {way}, batch size", knee, "samples", device=device, about=about)
+    metric(f"knee of the inference with {way}, batch size", knee, "samples", device=gpu_or_cpu, about=about)
 
 
 def wide(tf: Any) -> Any:

@@ -35,7 +35,7 @@ WIDTHS = {"CPU": 64, "GPU": 2048}
 
 
 @pytest.fixture(scope="module")
-def replicas(gpus: tuple[str, ...], device: str) -> Iterator[Callable[[], Child]]:
+def replicas(gpus: tuple[str, ...], gpu_or_cpu: str) -> Iterator[Callable[[], Child]]:
     """Replicas on all GPUs if there are two or more; else on parts of the GPU or of the CPU, for correctness only.
 
     Skips where others use a GPU, as `device` does: the replicas would take memory on all of them, and time.
@@ -241,17 +241,17 @@ def devices_used(training: Distributed) -> set[str]:
 
 
 @pytest.mark.priority(4, needs_s=20)
-def test_one_replica(share_s: float, tensorflow: Any, device: str, metric: Keep) -> None:
+def test_one_replica(share_s: float, tensorflow: Any, gpu_or_cpu: str, metric: Keep) -> None:
     """Measure the cost of a strategy with one replica compared with training without a strategy."""
-    batch = SCALED_BATCH if "GPU" in device else 16
-    plain = Distributed(tensorflow, None, device, batch)
-    mirrored = Distributed(tensorflow, tensorflow.distribute.MirroredStrategy([device]), device, batch)
-    assert devices_used(plain) == devices_used(mirrored) == {device}
+    batch = SCALED_BATCH if "GPU" in gpu_or_cpu else 16
+    plain = Distributed(tensorflow, None, gpu_or_cpu, batch)
+    mirrored = Distributed(tensorflow, tensorflow.distribute.MirroredStrategy([gpu_or_cpu]), gpu_or_cpu, batch)
+    assert devices_used(plain) == devices_used(mirrored) == {gpu_or_cpu}
     assert np.isclose(plain(), mirrored(), rtol=1e-2), "the same training gives another loss under the strategy"
-    measured = measure(mirrored, plain, plan=plan_of(share_s, device))
+    measured = measure(mirrored, plain, plan=plan_of(share_s, gpu_or_cpu))
     ratio = measured.ratio
     about = f"95 % interval {ratio.low:.2f} to {ratio.high:.2f}; 1 is the speed without a strategy"
-    metric("one replica", ratio.value, "times as fast", device=device, about=about)
+    metric("one replica", ratio.value, "times as fast", device=gpu_or_cpu, about=about)
 
 
 @pytest.mark.priority(2, needs_s=30)

@@ -169,17 +169,19 @@ def test_speed(
 
 @pytest.mark.priority(5, needs_s=8)
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-def test_loss(share_s: float, tensorflow: Any, gpus: tuple[str, ...], device: str, metric: Keep, policy: str) -> None:
+def test_loss(
+    share_s: float, tensorflow: Any, gpus: tuple[str, ...], gpu_or_cpu: str, metric: Keep, policy: str
+) -> None:
     """Check that mixed-precision training has nearly the loss of float32; weights and last layer stay float32."""
     batch = 32 if gpus else 8  # float16 is slow on a CPU
-    runs = {each: Training(tensorflow, "cnn", device, batch, policy=each) for each in ("float32", policy)}
+    runs = {each: Training(tensorflow, "cnn", gpu_or_cpu, batch, policy=each) for each in ("float32", policy)}
     losses = {name: training.losses(STEPS) for name, training in runs.items()}
     model = runs[policy].model
     assert {tensorflow.as_dtype(each.dtype) for each in model.trainable_variables} == {tensorflow.float32}
     assert model.layers[0].compute_dtype == policy.removeprefix("mixed_")
     assert model.layers[-1].compute_dtype == "float32", "the last layer computes in half precision"
     apart = abs(np.mean(losses[policy]) / np.mean(losses["float32"]) - 1)
-    metric(f"loss in {policy}", 100 * apart, "% from float32", device=device, about=f"mean over {STEPS} steps")
+    metric(f"loss in {policy}", 100 * apart, "% from float32", device=gpu_or_cpu, about=f"mean over {STEPS} steps")
     assert losses[policy][-1] < losses[policy][0], "the loss does not decrease"
     assert apart < AGREE, f"the loss differs by {apart:.0%} from the loss in float32"
 
@@ -226,7 +228,7 @@ def test_gradient_clipping(tensorflow: Any, metric: Keep) -> None:
 
 
 @pytest.mark.priority(6)
-def test_softmax(tensorflow: Any, device: str, metric: Keep) -> None:
+def test_softmax(tensorflow: Any, gpu_or_cpu: str, metric: Keep) -> None:
     """Check the loss and its gradient behind a softmax in float32, and what is lost behind one in float16.
 
     A probability below 3e-8 is 0 in float16. The gradient of the loss is the inverse of the probability times the scale of
@@ -236,11 +238,13 @@ def test_softmax(tensorflow: Any, device: str, metric: Keep) -> None:
     exact = np.log1p(np.exp(gaps)), 1 / (1 + np.exp(-gaps))
     right = {}
     for precision in ("float32", "float16"):
-        losses, slopes = behind_softmax(tensorflow, device, precision)
+        losses, slopes = behind_softmax(tensorflow, gpu_or_cpu, precision)
         right[precision] = [np.isclose(seen, due, rtol=0.01) for seen, due in zip((losses, slopes), exact, strict=True)]
         about = f"with the right class behind by {DISTANCES[0]:g} to {DISTANCES[-1]:g}"
         for name, each in zip(("losses", "gradients"), right[precision], strict=True):
-            metric(f"{name} kept by a softmax in {precision}", sum(each), f"of {len(each)}", device=device, about=about)
+            metric(
+                f"{name} kept by a softmax in {precision}", sum(each), f"of {len(each)}", device=gpu_or_cpu, about=about
+            )
     assert np.all(right["float32"]), f"a softmax in float32 loses losses or gradients: {right['float32']}"
     for name, each in zip(("losses", "gradients"), right["float16"], strict=True):
         assert not np.all(each), f"a softmax in float16 keeps all {name}, although they should be out of its range"

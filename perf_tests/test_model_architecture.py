@@ -113,10 +113,10 @@ def called(tf: Any, device: str, function: Callable[[], Any], *, on: bool) -> An
 
 
 @pytest.mark.priority(3)
-def test_separable(compare: Callable[..., None], tensorflow: Any, device: str, metric: Keep) -> None:
+def test_separable(compare: Callable[..., None], tensorflow: Any, gpu_or_cpu: str, metric: Keep) -> None:
     """Compare a depthwise-separable convolution with the full convolution that has the same result."""
-    convolution = Separable(tensorflow, device)
-    metric("operations saved by separating", convolution.saved, "times fewer", device=device)
+    convolution = Separable(tensorflow, gpu_or_cpu)
+    metric("operations saved by separating", convolution.saved, "times fewer", device=gpu_or_cpu)
     compare(*convolution.variants())
 
 
@@ -133,16 +133,16 @@ def test_separable_on_tensor_cores(share_s: float, tensorflow: Any, gpu: str, me
 
 
 @pytest.mark.priority(4)
-def test_stride(compare: Callable[..., None], tensorflow: Any, device: str, metric: Keep) -> None:
+def test_stride(compare: Callable[..., None], tensorflow: Any, gpu_or_cpu: str, metric: Keep) -> None:
     """Compare a convolution of stride 2 with one of stride 1 and pooling: maps of the same size, but other values."""
     tf = tensorflow
-    batch, side, channels = pictures_for(tf, device, places=2)
+    batch, side, channels = pictures_for(tf, gpu_or_cpu, places=2)
     high, wide = sides(side, on=tf.config.experimental.tensor_float_32_execution_enabled())
-    pictures, kernel = normal(tf, device, (batch, high, wide, channels), (3, 3, channels, channels))
+    pictures, kernel = normal(tf, gpu_or_cpu, (batch, high, wide, channels), (3, 3, channels, channels))
     full = tf.function(lambda: tf.nn.conv2d(pictures, kernel, 1, "SAME"))
     strided = tf.function(lambda: tf.nn.conv2d(pictures, kernel, 2, "SAME"))
     pooled = tf.function(lambda: tf.nn.max_pool2d(tf.nn.conv2d(pictures, kernel, 1, "SAME"), 2, 2, "SAME"))
-    with tf.device(device):
+    with tf.device(gpu_or_cpu):
         maps = some(full())
     blocks = maps.reshape(len(maps), high // 2, 2, wide // 2, 2, channels)
     # At an even side, a stride of 2 begins one place later than a stride of 1, because it pads only at the end.
@@ -152,26 +152,26 @@ def test_stride(compare: Callable[..., None], tensorflow: Any, device: str, metr
         call, due = ways[name]
 
         def placed() -> Any:
-            with tf.device(device):
+            with tf.device(gpu_or_cpu):
                 return call()
 
         def verify(result: Any) -> None:
             assert np.allclose(some(result), due, rtol=1e-3, atol=ROUNDED["float32"] * np.abs(maps).mean())
 
-        return Variant(name, placed, verify, device, ("Conv2D",))
+        return Variant(name, placed, verify, gpu_or_cpu, ("Conv2D",))
 
-    metric("operations saved by the stride", high * wide / (high // 2 * (wide // 2)), "times fewer", device=device)
+    metric("operations saved by the stride", high * wide / (high // 2 * (wide // 2)), "times fewer", device=gpu_or_cpu)
     compare(*map(variant, ways))
 
 
 @pytest.mark.priority(6)
-def test_kernel_size(share_s: float, tensorflow: Any, device: str, metric: Keep) -> None:
+def test_kernel_size(share_s: float, tensorflow: Any, gpu_or_cpu: str, metric: Keep) -> None:
     """Measure three 3x3 convolutions against the 7x7 convolution with the same receptive field, and here the same result."""
     tf = tensorflow
-    batch, side, channels = pictures_for(tf, device, places=27)
+    batch, side, channels = pictures_for(tf, gpu_or_cpu, places=27)
     shape = (3, 3, channels, channels)
     high, wide = sides(side, on=False)
-    pictures, *small = normal(tf, device, (batch, high + 6, wide + 6, channels), shape, shape, shape)
+    pictures, *small = normal(tf, gpu_or_cpu, (batch, high + 6, wide + 6, channels), shape, shape, shape)
 
     def three() -> Any:
         maps = pictures
@@ -179,19 +179,21 @@ def test_kernel_size(share_s: float, tensorflow: Any, device: str, metric: Keep)
             maps = tf.nn.conv2d(maps, kernel, 1, "VALID")
         return maps
 
-    large = called(tf, device, lambda: one_kernel(tf, one_kernel(tf, small[0], small[1]), small[2]), on=False)
+    large = called(tf, gpu_or_cpu, lambda: one_kernel(tf, one_kernel(tf, small[0], small[1]), small[2]), on=False)
     ways = {"three 3x3": tf.function(three), "7x7": tf.function(lambda: tf.nn.conv2d(pictures, large, 1, "VALID"))}
-    due = some(called(tf, device, ways["7x7"], on=False))
+    due = some(called(tf, gpu_or_cpu, ways["7x7"], on=False))
 
     def variant(name: str) -> Variant:
         def verify(result: Any) -> None:
             assert np.allclose(some(result), due, rtol=1e-3, atol=ROUNDED["float32"] * np.abs(due).mean())
 
-        call = functools.partial(called, tf, device, ways[name], on=False)
-        return Variant(name, call, verify, device, ("Conv2D",))
+        call = functools.partial(called, tf, gpu_or_cpu, ways[name], on=False)
+        return Variant(name, call, verify, gpu_or_cpu, ("Conv2D",))
 
     saved = 49 * high * wide / (9 * sum((high + more) * (wide + more) for more in (4, 2, 0)))
-    metric("operations saved by small kernels", saved, "times fewer", device=device, about="three 3x3 instead of a 7x7")
+    metric(
+        "operations saved by small kernels", saved, "times fewer", device=gpu_or_cpu, about="three 3x3 instead of a 7x7"
+    )
     about = f"in full float32, compared with a 7x7 convolution, which has {saved:.1f} times the operations"
     weigh(tf, metric, "three 3x3 convolutions", variant("three 3x3"), variant("7x7"), about, share_s)
 
@@ -225,25 +227,33 @@ def weigh(tf: Any, metric: Keep, name: str, candidate: Variant, baseline: Varian
 
 
 @pytest.mark.priority(5, needs_s=10)
-def test_batch_size(share_s: float, tensorflow: Any, device: str, metric: Keep) -> None:
+def test_batch_size(share_s: float, tensorflow: Any, gpu_or_cpu: str, metric: Keep) -> None:
     """Measure samples per second by batch size, and the knee: the smallest batch with nearly the best throughput.
 
     On a GPU with little memory it ends with the largest batch that fits.
     """
     throughput: dict[int, float] = {}
-    for batch in batches_for(tensorflow, device):
+    for batch in batches_for(tensorflow, gpu_or_cpu):
         try:
-            throughput[batch] = batch / seconds_of(Training(tensorflow, "cnn", device, batch))
+            throughput[batch] = batch / seconds_of(Training(tensorflow, "cnn", gpu_or_cpu, batch))
         except tensorflow.errors.ResourceExhaustedError:
             assert throughput, f"not even a batch of {batch} fits into the memory"
             break
         metric(
-            f"batch of {batch}", throughput[batch], "samples/s", device=device, about="training steps of a small CNN"
+            f"batch of {batch}",
+            throughput[batch],
+            "samples/s",
+            device=gpu_or_cpu,
+            about="training steps of a small CNN",
         )
     best = max(throughput.values())
     knee = min(batch for batch, speed in throughput.items() if speed >= KNEE * best)
     metric(
-        "knee of the batch size", knee, "samples", device=device, about=f"reaches {KNEE:.0%} of {best:.0f} samples/s"
+        "knee of the batch size",
+        knee,
+        "samples",
+        device=gpu_or_cpu,
+        about=f"reaches {KNEE:.0%} of {best:.0f} samples/s",
     )
 
 
@@ -325,20 +335,20 @@ def normalised(tf: Any, device: str) -> tuple[int, ...]:
 
 
 @pytest.mark.priority(6)
-def test_normalisation(share_s: float, tensorflow: Any, gpus: tuple[str, ...], device: str, metric: Keep) -> None:
+def test_normalisation(share_s: float, tensorflow: Any, gpus: tuple[str, ...], gpu_or_cpu: str, metric: Keep) -> None:
     """Check layer and batch normalization, and compare their speed."""
     tf = tensorflow
-    with tf.device(device):
-        given = tf.random.stateless_normal(normalised(tf, device), seed=(5, 6)) * 3 + 2
+    with tf.device(gpu_or_cpu):
+        given = tf.random.stateless_normal(normalised(tf, gpu_or_cpu), seed=(5, 6)) * 3 + 2
         layers = {"layer": tf.keras.layers.LayerNormalization(), "batch": tf.keras.layers.BatchNormalization()}
         calls = {name: tf.function(lambda layer=layer: layer(given, training=True)) for name, layer in layers.items()}
         for name, axes in (("layer", (3,)), ("batch", (0, 1, 2))):
-            mean, variance = (each.numpy() for each in tf.nn.moments(prove(calls[name], device), axes))
+            mean, variance = (each.numpy() for each in tf.nn.moments(prove(calls[name], gpu_or_cpu), axes))
             assert np.allclose(mean, 0, atol=1e-3), f"the mean after {name} normalization is not 0"
             assert np.allclose(variance, 1, atol=2e-2), f"the variance after {name} normalization is not 1"
         wait = tf.test.experimental.sync_devices if gpus else lambda: None
-        measured = measure(calls["batch"], calls["layer"], plan=plan_of(share_s, device), synchronise=wait)
-    keep(metric, "batch normalisation", measured, device, "compared with layer normalization")
+        measured = measure(calls["batch"], calls["layer"], plan=plan_of(share_s, gpu_or_cpu), synchronise=wait)
+    keep(metric, "batch normalisation", measured, gpu_or_cpu, "compared with layer normalization")
 
 
 def keep(metric: Keep, name: str, measured: Measured, device: str, what: str) -> None:

@@ -36,7 +36,7 @@ BY_COUNT = pytest.mark.parametrize(
 def free_gpus(request: pytest.FixtureRequest, gpus: tuple[str, ...]) -> int:
     """How many GPUs the workers may use: none where others use one, since what they check a CPU computes as well."""
     try:
-        request.getfixturevalue("device")
+        request.getfixturevalue("gpu_or_cpu")
     except pytest.skip.Exception:
         return 0
     return len(gpus)

@@ -163,7 +163,7 @@ def keep(metric: Keep, name: str, steps: float, device: str, about: str) -> None
 
 @pytest.mark.priority(6, needs_s=20)
 @pytest.mark.parametrize("start", ["usual", "small"])
-def test_normalisation(share_s: float, tensorflow: Any, device: str, metric: Keep, start: str) -> None:
+def test_normalisation(share_s: float, tensorflow: Any, gpu_or_cpu: str, metric: Keep, start: str) -> None:
     """Measure the steps of SGD with layer, batch and weight normalization, each with the best of the learning rates.
 
     True here, for a dense network of 6 hidden layers: from usual initial weights, batch normalization needs a third of the
@@ -175,11 +175,11 @@ def test_normalisation(share_s: float, tensorflow: Any, device: str, metric: Kee
         schedules = [[rate] * MOST for rate in RATES]
         deviation = SMALL if start == "small" else None
         trials = Trials(
-            tensorflow, device, tensorflow.keras.optimizers.SGD, schedules, depth=6, normalisation=kind, deviation=deviation
+            tensorflow, gpu_or_cpu, tensorflow.keras.optimizers.SGD, schedules, depth=6, normalisation=kind, deviation=deviation
         )  # fmt: skip
         steps[kind] = trials.train(race=True).best()
         name = f"{kind} normalization, {start} initial weights"
-        keep(metric, name, steps[kind], device, f"the best of {RATES}")
+        keep(metric, name, steps[kind], gpu_or_cpu, f"the best of {RATES}")
     if start == "usual":
         assert steps["batch"] < 0.67 * steps["no"], f"batch normalization does not need fewer steps: {steps}"
     else:
@@ -188,7 +188,7 @@ def test_normalisation(share_s: float, tensorflow: Any, device: str, metric: Kee
 
 
 @pytest.mark.priority(6, needs_s=20)
-def test_optimizers(share_s: float, tensorflow: Any, device: str, metric: Keep) -> None:
+def test_optimizers(share_s: float, tensorflow: Any, gpu_or_cpu: str, metric: Keep) -> None:
     """Measure the steps of SGD, SGD with momentum, and Adam, each with the best of four learning rates.
 
     True here: on features whose scales differ by a factor of 100, Adam needs less than half of the steps, because it
@@ -203,16 +203,16 @@ def test_optimizers(share_s: float, tensorflow: Any, device: str, metric: Keep) 
     for features, scales in (("raw", np.logspace(-1, 1, FEATURES)), ("standardized", 1.0)):
         for name, (optimizer, rates) in ways.items():
             schedules = [[rate] * MOST for rate in rates]
-            trials = Trials(tensorflow, device, optimizer, schedules, depth=1, scales=scales)
+            trials = Trials(tensorflow, gpu_or_cpu, optimizer, schedules, depth=1, scales=scales)
             steps[name, features] = trials.train(race=True).best()
-            keep(metric, f"{name}, {features} features", steps[name, features], device, f"the best of {rates}")
+            keep(metric, f"{name}, {features} features", steps[name, features], gpu_or_cpu, f"the best of {rates}")
     plain = min(steps["SGD", "raw"], steps["momentum", "raw"], MOST)
     assert steps["Adam", "raw"] < plain / 2, f"Adam does not need fewer steps on raw features: {steps}"
     assert steps["SGD", "standardized"] < plain / 2, f"SGD does not need fewer steps on standardized features: {steps}"
 
 
 @pytest.mark.priority(6, needs_s=15)
-def test_warm_up(share_s: float, tensorflow: Any, device: str, metric: Keep) -> None:
+def test_warm_up(share_s: float, tensorflow: Any, gpu_or_cpu: str, metric: Keep) -> None:
     """Measure the steps and the final loss of Adam with and without a warm-up of the learning rate.
 
     True here, for 8 hidden layers with layer normalization: with a rate that is too high the network trains only after a
@@ -222,30 +222,30 @@ def test_warm_up(share_s: float, tensorflow: Any, device: str, metric: Keep) -> 
         "a usual rate": [USUAL] * MOST, "a warm-up to a usual rate": warmed_up(USUAL),
         "a high rate": [HIGH] * MOST, "a warm-up to a high rate": warmed_up(HIGH),
     }  # fmt: skip
-    course = adam(tensorflow, device, list(schedules.values())).train()
+    course = adam(tensorflow, gpu_or_cpu, list(schedules.values())).train()
     losses = dict(zip(schedules, np.median(course.losses, axis=1), strict=True))
     for name, steps in zip(schedules, np.median(course.steps, axis=1), strict=True):
         rate = USUAL if "usual" in name else HIGH
-        keep(metric, name, steps, device, f"Adam, {rate}; final loss {losses[name]:.2g}")
+        keep(metric, name, steps, gpu_or_cpu, f"Adam, {rate}; final loss {losses[name]:.2g}")
     high, warm = losses["a high rate"], losses["a warm-up to a high rate"]
     assert warm < 0.6 * high, f"after a warm-up the final loss is {warm:.2g}, without it {high:.2g}"
     assert warm < LOSS, f"after a warm-up the network does not train: its final loss is {warm:.2g}"
 
 
 @pytest.mark.priority(7, needs_s=15)
-def test_cyclical_rate(share_s: float, tensorflow: Any, device: str, metric: Keep) -> None:
+def test_cyclical_rate(share_s: float, tensorflow: Any, gpu_or_cpu: str, metric: Keep) -> None:
     """Measure the steps of Adam with a triangular learning rate, and with constant rates between its bounds.
 
     True here: it needs about as many steps as the best constant rate, and half of those with its lower bound. So it
     spares the search of a rate between the bounds, but it is not faster than the rate that a search finds.
     """
     rates = (LOW, USUAL, MIDDLE)
-    course = adam(tensorflow, device, [*([rate] * MOST for rate in rates), triangular(LOW, MIDDLE)]).train()
+    course = adam(tensorflow, gpu_or_cpu, [*([rate] * MOST for rate in rates), triangular(LOW, MIDDLE)]).train()
     *constant, cyclical = np.median(course.steps, axis=1)
     for rate, steps in zip(rates, constant, strict=True):
-        keep(metric, f"a constant rate of {rate}", steps, device, "Adam")
+        keep(metric, f"a constant rate of {rate}", steps, gpu_or_cpu, "Adam")
     about = f"Adam, between {LOW} and {MIDDLE} in {HALF_CYCLE} steps"
-    keep(metric, "a triangular rate", cyclical, device, about)
+    keep(metric, "a triangular rate", cyclical, gpu_or_cpu, about)
     assert cyclical < 0.8 * constant[0], f"{cyclical} steps, but {constant[0]} with the lower bound"
     assert cyclical < 1.35 * min(constant), f"{cyclical} steps, but {min(constant)} with the best constant rate"
 

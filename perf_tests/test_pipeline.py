@@ -274,35 +274,35 @@ def test_pictures(compare: Hold, tensorflow: Any, pictures: Any) -> None:
 
 
 @pytest.mark.priority(4, needs_s=8)
-def test_fit(compare: Hold, tensorflow: Any, device: str, pictures: Any) -> None:
+def test_fit(compare: Hold, tensorflow: Any, gpu_or_cpu: str, pictures: Any) -> None:
     """Compare training from JPEGs through a tuned pipeline with a generator; both use the same images."""
     tuned, naive = tuned_and_naive(tensorflow, pictures)
     exact = np.concatenate(list(naive.as_numpy_iterator()))
 
     def side(name: str, dataset: Any) -> Variant:
         targets = dataset.map(lambda batch: (batch, batch))
-        with tensorflow.device(device):
+        with tensorflow.device(gpu_or_cpu):
             model = reconstructor(tensorflow)
 
         def call() -> float:
-            with tensorflow.device(device):
+            with tensorflow.device(gpu_or_cpu):
                 return float(model.fit(targets, shuffle=False, verbose=0).history["loss"][-1])
 
         def verify(loss: float) -> None:
             assert np.isfinite(loss)
             assert np.allclose(np.concatenate(list(dataset.as_numpy_iterator())), exact, atol=1e-5)
 
-        return Variant(name, call, verify, device, ("Conv2D",))
+        return Variant(name, call, verify, gpu_or_cpu, ("Conv2D",))
 
     compare(side("tuned tf.data", tuned), side("Python generator", naive), at_least=1.1)
 
 
 @pytest.mark.priority(5, needs_s=8)
-def test_wait_for_input(share_s: float, tensorflow: Any, device: str, pictures: Any, metric: Keep) -> None:
+def test_wait_for_input(share_s: float, tensorflow: Any, gpu_or_cpu: str, pictures: Any, metric: Keep) -> None:
     """Measure the share of a training step spent waiting for input, with and without a tuned pipeline."""
     names = ("tuned tf.data", "Python generator")
     for name, dataset in zip(names, tuned_and_naive(tensorflow, pictures), strict=True):
-        with tensorflow.device(device):
+        with tensorflow.device(gpu_or_cpu):
             model = reconstructor(tensorflow)
             step_through(model, dataset)  # traces, and fills the cache
             seen = [step_through(model, dataset) for _ in range(3)]
@@ -310,7 +310,12 @@ def test_wait_for_input(share_s: float, tensorflow: Any, device: str, pictures: 
         wait_s, work_s = (sum(times) for times in list(zip(*seen, strict=True))[:2])
         share = 100 * wait_s / (wait_s + work_s)
         metric(
-            f"wait for input, {name}", share, "%", device=device, limit=100.0, about="of the time of a training step"
+            f"wait for input, {name}",
+            share,
+            "%",
+            device=gpu_or_cpu,
+            limit=100.0,
+            about="of the time of a training step",
         )
 
 

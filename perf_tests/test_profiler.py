@@ -69,13 +69,13 @@ def test_trace_of_the_gpu(
 
 @pytest.mark.priority(7)
 def test_cost(
-    share_s: float, tensorflow: Any, gpus: tuple[str, ...], device: str, metric: Callable[..., None], tmp_path: Path
+    share_s: float, tensorflow: Any, gpus: tuple[str, ...], gpu_or_cpu: str, metric: Callable[..., None], tmp_path: Path
 ) -> None:
     """Compare work with and without tracing, excluding the time to start and write the trace."""
-    size = side(speed_of(tensorflow, device, "tf32"), least=SIDE, most=MOST_SIDE) if gpus else SIDE
+    size = side(speed_of(tensorflow, gpu_or_cpu, "tf32"), least=SIDE, most=MOST_SIDE) if gpus else SIDE
     wait = tensorflow.test.experimental.sync_devices if gpus else lambda: None
-    work = Product(tensorflow, device, size)
-    work.verify(prove(work, device, work.carriers))
+    work = Product(tensorflow, gpu_or_cpu, size)
+    work.verify(prove(work, gpu_or_cpu, work.carriers))
     plain: list[float] = []
     traced: list[float] = []
 
@@ -95,4 +95,4 @@ def test_cost(
                     tensorflow.profiler.experimental.stop()
             times.extend(measured.candidate_s + measured.baseline_s)
     cost = float(np.median(traced) / np.median(plain) - 1)
-    metric("cost of tracing", 100 * cost, "%", device=device, about=f"for {CALLS} matrix products of {size}x{size}")
+    metric("cost of tracing", 100 * cost, "%", device=gpu_or_cpu, about=f"for {CALLS} matrix products of {size}x{size}")

@@ -67,7 +67,7 @@ def test_step(compare: Callable[..., None], tensorflow: Any, gpu: str, kind: str
 
 
 @pytest.mark.priority(4, needs_s=8)
-@pytest.mark.usefixtures("device")  # skips it where others use a GPU
+@pytest.mark.usefixtures("gpu_or_cpu")  # skips it where others use a GPU
 @_KINDS
 def test_learning(
     share_s: float, tensorflow: Any, gpus: tuple[str, ...], metric: Callable[..., None], kind: str

@@ -13,10 +13,15 @@ from tfgpu_doctor.model.facts.machine import Container, Pci, Scheduler
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
 from tfgpu_doctor.model.tags import GPU_LOST, UNFIT
 
+_INTERRUPTED = "failed with error -4"  # EINTR: a signal
 _UNASKED = "neither NVML nor CUDA was asked whether it started later"
 _REINSTALL = (
     "Reinstall the complete driver including its firmware (Ubuntu: the package nvidia-firmware in exactly the driver's "
     "version), and reboot."
+)
+_ONCE_MORE = (
+    "The program that made the driver start the GPU was ended while the kernel read the firmware: run `sudo nvidia-smi` again, "
+    "and let nvidia-persistenced start the GPUs once at boot. If the GPU stays unavailable, reboot."
 )
 _LOOK = (
     "Power the machine off briefly and restart it. If the error recurs: use another slot and other cables, update the "
@@ -29,8 +34,11 @@ _LOOK = (
     "XID004",
     "the driver started every GPU that it found", family="Kernel log", tags=(GPU_LOST, UNFIT), stage=Stage.GPU,
     after=("GPU001", "CNT001", "DRV001", "DRV006", "DRV010", "XID001"),
-    causes=("gpu_start_failed",),
-    sources=("https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/src/nvidia/arch/nvalloc/unix/src/osinit.c",),
+    causes=("gpu_start_failed", "gsp_firmware_not_loaded"),
+    sources=(
+        "https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/src/nvidia/arch/nvalloc/unix/src/osinit.c",
+        "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/943",
+    ),
 )  # fmt: skip
 def driver_starts_gpus(
     kernel_log: KernelLog,
@@ -61,20 +69,37 @@ def driver_starts_gpus(
     ]
     asked = nvml is not None or cuda_driver is not None
     for each in failed:
-        found = _not_started(each, log.of_kind("firmware_missing"), bool(listed))
+        found = _not_started(each, _firmware_of(each, log, knowledge), bool(listed))
         yield found if asked else replace(found, confidence="medium", evidence=(*found.evidence[:-1], _UNASKED))
     if not failed:
         yield Evidence("the kernel log reports no GPU that failed to start and stayed unavailable")
 
 
+def _firmware_of(said: KernelMessage, log: KernelLog, knowledge: Knowledge) -> tuple[KernelMessage, ...]:
+    """Return what the log says of the firmware of a GPU, or of one that it does not name."""
+    return tuple(
+        each
+        for each in log.of_kind("firmware_missing")
+        if is_current(each, log, knowledge) and (not each.pci_address or same_place(each.pci_address, said.pci_address))
+    )
+
+
 def _not_started(said: KernelMessage, firmware: tuple[KernelMessage, ...], others_work: bool) -> Finding:
     times = f", {said.count} times" if said.count > 1 else ""
+    without = ": the firmware of its own processor (GSP) was not loaded" if firmware else ""
     return Finding(
-        f"the driver could not start the GPU at {said.pci_address}{times}, last {ago(said.last_age_s)}",
-        cause="gpu_start_failed",
+        f"the driver could not start the GPU at {said.pci_address}{times}, last {ago(said.last_age_s)}{without}",
+        cause="gsp_firmware_not_loaded" if firmware else "gpu_start_failed",
         blocks=not others_work,
         evidence=(said.text, *(each.text for each in firmware[:1]), "neither NVML nor CUDA lists it"),
-        fix=Fix(_REINSTALL if firmware else _LOOK),
+        fix=Fix(_fix(firmware)),
         devices=(said.pci_address,),
         figures=figures_of(said.pci_address, [("failed starts", said.count, "")]),
     )
+
+
+def _fix(firmware: tuple[KernelMessage, ...]) -> str:
+    if not firmware:
+        return _LOOK
+    interrupted = all(_INTERRUPTED in each.text for each in firmware)
+    return _ONCE_MORE if interrupted else _REINSTALL

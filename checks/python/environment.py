@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
-from tfgpu_doctor.checks.commands import NOT_FROM_PIP, has_no_cuda_wheel, pip, requirement
+from tfgpu_doctor.checks.commands import NOT_FROM_PIP, cudnn_caps_for, has_no_cuda_wheel, pip, requirement
 from tfgpu_doctor.checks.python.replacement import replace_with_cuda_build
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.release_needs import NEW_ENVIRONMENT, with_another_python
@@ -84,6 +85,7 @@ def tensorflow_is_installed(
     knowledge: Knowledge,
     system: System | None = None,
     notebooks: Notebooks | None = None,
+    cuda_driver: CudaDriver | None = None,
 ) -> Yielded:
     """The most common reason for an unused GPU: the Python in use is not the one that pip installed TensorFlow into.
 
@@ -95,6 +97,7 @@ def tensorflow_is_installed(
     newest = knowledge.tensorflow_releases[-1]
     python = ".".join(target.version.split(".")[:2])
     by_nvidia = has_no_cuda_wheel(system, knowledge)  # its builds have Pythons of their own
+    caps = cudnn_caps_for(newest, system, cuda_driver, knowledge)
     has_wheels = by_nvidia or any(
         python in release.pythons for release in knowledge.tensorflow_releases if release.cuda_extra
     )
@@ -111,7 +114,7 @@ def tensorflow_is_installed(
             evidence=(
                 f"TensorFlow {newest.version} has wheels for Python {', '.join(newest.pythons)} ({newest.source})",
             ),
-            fix=_another_python(newest, system, by_nvidia=by_nvidia),
+            fix=_another_python(newest, system, caps, by_nvidia=by_nvidia),
         )
     else:
         active = environment.other_than(target.prefix)
@@ -119,7 +122,7 @@ def tensorflow_is_installed(
         if active and not meant:
             fix = Fix("Diagnose the active environment.", (_diagnose(active),))
         else:
-            fix = _where_it_may_be(target, active, newest, system, by_nvidia=by_nvidia)
+            fix = _where_it_may_be(target, active, newest, system, caps, by_nvidia=by_nvidia)
         yield _not_installed(target, active, fix, refuses=target.externally_managed and (meant or not active))
 
 
@@ -139,18 +142,18 @@ def _not_installed(target: Target, active: str, fix: Fix, *, refuses: bool) -> F
     )
 
 
-def _another_python(newest: TensorFlowRelease, system: System | None, *, by_nvidia: bool) -> Fix:
+def _another_python(newest: TensorFlowRelease, system: System | None, caps: Sequence[str], *, by_nvidia: bool) -> Fix:
     if by_nvidia:
         return Fix(f"Use a 64-bit Python for TensorFlow. {NOT_FROM_PIP}")
     return Fix(
         f"Use a 64-bit Python {newest.pythons[-2]} or {newest.pythons[-1]} for TensorFlow. {_UV} downloads one if this "
         "machine has none.",
-        _new_environment(newest, system),
+        _new_environment(newest, system, caps),
     )
 
 
-def _new_environment(newest: TensorFlowRelease, system: System | None) -> tuple[str, ...]:
-    install = with_another_python(newest, cuda=system is None or system.os == "Linux")
+def _new_environment(newest: TensorFlowRelease, system: System | None, caps: Sequence[str]) -> tuple[str, ...]:
+    install = with_another_python(newest, *caps, cuda=system is None or system.os == "Linux")
     return (*install, f"tfgpu-doctor --python {NEW_ENVIRONMENT}")
 
 
@@ -159,14 +162,20 @@ def _diagnose(environment: str) -> str:
 
 
 def _where_it_may_be(
-    target: Target, active: str, newest: TensorFlowRelease, system: System | None, *, by_nvidia: bool
+    target: Target,
+    active: str,
+    newest: TensorFlowRelease,
+    system: System | None,
+    caps: Sequence[str],
+    *,
+    by_nvidia: bool,
 ) -> Fix:
     other = f" `{_diagnose(active)}` examines the active one." if active else ""
     if by_nvidia:
         return Fix(f"{_ANOTHER}. {NOT_FROM_PIP}{other}")
     if target.is_doctors_own:
         text = f"{_ANOTHER}, or create an environment for it: {_UV} downloads that Python if this machine has none."
-        return Fix(text, _new_environment(newest, system))
+        return Fix(text, _new_environment(newest, system, caps))
     if target.externally_managed:
         return Fix(
             f"{_ANOTHER}. This Python rejects pip: to install TensorFlow, first create a virtual environment "
@@ -174,7 +183,7 @@ def _where_it_may_be(
         )
     return Fix(
         f"{_ANOTHER}, or install TensorFlow into this one.{other}",
-        pip(target, "install", requirement(system)),
+        pip(target, "install", requirement(system), *caps),
     )
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tfgpu_doctor.accept.rules_suites import not_measured as not_measured
     from tfgpu_doctor.accept.terms import Profile as Profile
     from tfgpu_doctor.accept.terms import bytes_of as bytes_of
+    from tfgpu_doctor.accept.withheld import hidden_gpus as hidden_gpus
 
 # The names that other features may use.
 __getattr__ = exported(
@@ -40,5 +41,6 @@ __getattr__ = exported(
         "not_measured": "rules_suites",
         "Profile": "terms",
         "bytes_of": "terms",
+        "hidden_gpus": "withheld",
     },
 )

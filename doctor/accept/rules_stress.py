@@ -53,7 +53,7 @@ def _hidden(case: Case) -> str:
 
     A profile that asks for fewer GPUs has the others withheld on purpose; one that asks for more is missed by their number.
     """
-    listed, hidden = len(listed_gpus(case.facts)), len(hidden_gpus(case))
+    listed, hidden = len(listed_gpus(case.facts)), len(hidden_gpus(case.facts, case.report))
     wanted = SpecifierSet(gpu_range(case.profile.gpus))
     if not hidden or not all(wanted.contains(str(count)) for count in (listed, listed + hidden)):
         return ""

@@ -10,9 +10,8 @@ from packaging.requirements import Requirement
 from tfgpu_doctor.advise.target_spec import TargetSpec
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.compute_capability import kernels_for
-from tfgpu_doctor.knowledge.cudnn_code import cudnn_cap
+from tfgpu_doctor.knowledge.cudnn_code import cudnn_caps
 from tfgpu_doctor.knowledge.release_needs import NEW_ENVIRONMENT, folders_not_looked_in, new_environment
-from tfgpu_doctor.knowledge.requirements import Requirement as Needed
 from tfgpu_doctor.knowledge.schema import TensorFlowRelease, Wheels
 
 ABOUT_UV = "uv (https://docs.astral.sh/uv) creates the environment, and downloads that Python if this machine has none."
@@ -105,9 +104,7 @@ def _cudnn_caps(release: TensorFlowRelease, spec: TargetSpec, knowledge: Knowled
     given = (spec.gpu.compute_capability if spec.gpu else "", spec.lowest_capability)
     built = wheels.compute_capabilities if wheels else ()
     capabilities = [each for each in given if kernels_for(each, built) in ("native", "ptx")]
-    parsed = [each for each in map(Requirement, release.cuda_extra) if each.name.startswith("nvidia-cudnn")]
-    needed = [Needed(each.name, str(each.specifier), "and-cuda") for each in parsed]
-    return [cap for each in needed if (cap := cudnn_cap(each, capabilities, knowledge))]
+    return cudnn_caps(release.cuda_extra, capabilities, knowledge)
 
 
 def _with_conda(release: TensorFlowRelease, wheels: Wheels, python: str, caps: list[str], os: str) -> list[str]:

@@ -17,6 +17,7 @@ from tfgpu_doctor.fleet.node import NodeReport, Unmet, encode_node, file_name
 from tfgpu_doctor.fleet.order import DEFAULT_BUDGET, SOAK_MINUTES, NodeOrder
 from tfgpu_doctor.fleet.order_options import order_of, order_options
 from tfgpu_doctor.fleet.reporting import in_a_line, missing_node, node_report
+from tfgpu_doctor.fleet.unjudged import not_examined
 from tfgpu_doctor.host.files import Files, append_whole
 from tfgpu_doctor.model.plain_text import one_line
 
@@ -96,7 +97,9 @@ def examine_node(name: str, order: NodeOrder, python: str | None, deadline_s: fl
             Unmet(key=row.key, title=row.title, required=row.required, measured=row.measured or row.outcome)
             for row in (certificate.requirements if certificate else ()) if not row.holds and row.outcome != "explained"
         ],
-        not_measured={} if resolved else not_measured(examined.facts.bench, order.suites),
+        not_measured={} if resolved else {
+            **not_examined(examined.facts, report), **not_measured(examined.facts.bench, order.suites)
+        },
     )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ def node_report(
     order: str = "", profile: str = "", unmet: Sequence[Unmet] = (), not_measured: Mapping[str, str] | None = None,
     fail_level: Severity = "error",
 ) -> NodeReport:  # fmt: skip
-    """Return the report of an examined node. `not_measured`: suites that were asked for, and why they measured nothing.
+    """Return the report of an examined node. `not_measured`: suites and GPUs that were to be examined, and why they were not.
 
     Such a node is not judged, if nothing worse is known of it. Notes are causes where they fail the run at `fail_level`.
     """

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from tfgpu_doctor.accept import hidden_gpus
 from tfgpu_doctor.fleet.fleet import BUSY, REPORTED, Silence, Unjudged
+from tfgpu_doctor.model.amounts import amount
+from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.report import Report
 from tfgpu_doctor.model.tags import Goal
 
@@ -13,13 +16,14 @@ if TYPE_CHECKING:
     from tfgpu_doctor.fleet.columns import Node
 
 _NOT_JUDGED = 3  # exit code
+_VARIABLE = "CUDA_VISIBLE_DEVICES"
 _GOALS: tuple[Goal, ...] = ("computes", "driver", "platform")
 _NO_REASON = "the doctor ended with exit code {} and its report has no reason"
 _WHEN_FREE = "examine them again when nobody uses their GPUs"
 _LOOK = "run `tfgpu-doctor -v` on such a node: it says why each check was skipped, as does `report` in the node's file"
 _CRASHED = "this is a defect of the check and not of the node: send the node's file to those who maintain the check"
 _CRASH = "a check crashed: "
-_AGAIN = "repair that, and run the suite again"
+_AGAIN = "repair that, and examine the node again"
 
 
 def why_unjudged(report: Report, exit_code: int) -> str:
@@ -36,6 +40,16 @@ def why_unjudged(report: Report, exit_code: int) -> str:
             return f"{goal.id} was skipped: {goal.reason}"
     skipped = next((each for each in report.results if each.outcome == "skip"), None)
     return f"{skipped.id} was skipped: {skipped.reason}" if skipped else ""
+
+
+def not_examined(facts: Facts, report: Report) -> dict[str, str]:
+    """Return why a part of the node's GPUs was not examined, by "GPUs", if a variable of the doctor's alone hides them."""
+    hidden = len(hidden_gpus(facts, report))
+    if not hidden or not facts.nvml or not facts.environment:
+        return {}
+    value = facts.environment.get(_VARIABLE)
+    count = amount(facts.nvml.gpu_count, "GPU")
+    return {"GPUs": f"{_VARIABLE}={value} hides {hidden} of {count}, which were not examined: unset it"}
 
 
 def unjudged_nodes(nodes: Iterable[Node], silent: Sequence[Silence], not_judged: Sequence[str]) -> tuple[Unjudged, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from packaging import requirements
 
 from tfgpu_doctor.knowledge.reading import Knowledge, version
 from tfgpu_doctor.knowledge.requirements import Requirement
@@ -33,3 +35,10 @@ def cudnn_cap(needed: Requirement, capabilities: Iterable[str], knowledge: Knowl
     if not needed.allows(first) or version(needed.lowest) >= version(first):
         return ""
     return f"{needed.name}<{first}" if any(needs_older_cudnn(each, knowledge) for each in capabilities) else ""
+
+
+def cudnn_caps(extra: Iterable[str], capabilities: Sequence[str], knowledge: Knowledge) -> list[str]:
+    """Return `cudnn_cap` of each cuDNN that the extra [and-cuda] of a release requires, as its metadata writes it."""
+    parsed = [each for each in map(requirements.Requirement, extra) if each.name.startswith("nvidia-cudnn")]
+    needed = [Requirement(each.name, str(each.specifier), "and-cuda") for each in parsed]
+    return [cap for each in needed if (cap := cudnn_cap(each, capabilities, knowledge))]

@@ -50,9 +50,12 @@ def needs_of(knowledge: Knowledge, tensorflow: str, os: str, architecture: str =
     return _merge([_needs(knowledge, row, minor, os, architecture) for row in rows]) if rows else None
 
 
-def with_another_python(release: TensorFlowRelease, *, cuda: bool) -> tuple[str, ...]:
-    """Commands that create an environment with the newest Python that a release has wheels for, and install TensorFlow there."""
-    return new_environment(release.pythons[-1], "tensorflow[and-cuda]" if cuda else "tensorflow")
+def with_another_python(release: TensorFlowRelease, *more: str, cuda: bool) -> tuple[str, ...]:
+    """Commands that create an environment with the newest Python that a release has wheels for, and install TensorFlow there.
+
+    `more`: requirements to install beside it.
+    """
+    return new_environment(release.pythons[-1], "tensorflow[and-cuda]" if cuda else "tensorflow", *more)
 
 
 def new_environment(python: str, *packages: str) -> tuple[str, ...]:

@@ -34,8 +34,8 @@ def side(tf, name, device):
 def test_on_the_gpu(compare, tensorflow, gpu):
     compare(side(tensorflow, "GPU", gpu), side(tensorflow, "CPU", "CPU:0"))
 
-def test_wherever(compare, tensorflow, device):
-    compare(side(tensorflow, "one", device), side(tensorflow, "other", device))
+def test_wherever(compare, tensorflow, gpu_or_cpu):
+    compare(side(tensorflow, "one", gpu_or_cpu), side(tensorflow, "other", gpu_or_cpu))
 
 def test_on_the_cpu(compare, tensorflow):
     compare(side(tensorflow, "one", "CPU:0"), side(tensorflow, "other", "CPU:0"))

@@ -18,8 +18,8 @@ CAUSES = read_knowledge().causes
 # What a node's administrator must repair: its hardware, its driver, and what the driver needs.
 OWN = {
     "driver_does_not_support_gpu", "driver_library_version_mismatch", "fabric_manager_not_running", "gpu_hang", "gpu_lost",
-    "gpu_reset_required", "gpu_start_failed", "hardware_ecc_error", "hardware_faulty_gpu", "hardware_power_supply",
-    "kernel_module_not_built_for_kernel", "multi_gpu_p2p_iommu_acs", "no_nvidia_driver", "nouveau_loaded",
+    "gpu_reset_required", "gpu_start_failed", "gsp_firmware_not_loaded", "hardware_ecc_error", "hardware_faulty_gpu",
+    "hardware_power_supply", "kernel_module_not_built_for_kernel", "multi_gpu_p2p_iommu_acs", "no_nvidia_driver", "nouveau_loaded",
     "nvidia_uvm_missing", "nvlink_down", "nvswitch_fault", "reboot_pending", "secure_boot_blocks_module",
     "uvm_broken_after_suspend",
 }  # fmt: skip

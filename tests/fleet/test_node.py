@@ -6,14 +6,18 @@ import json
 
 import msgspec
 import pytest
+from built_machines import several
 from every import every
+from healthy import broken
 from replayed import NAMES, facts_of
 
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.fleet.measurements import measurements_of
 from tfgpu_doctor.fleet.node import NodeReport, encode_node, file_name
 from tfgpu_doctor.fleet.reporting import in_a_line, missing_node, node_report
+from tfgpu_doctor.fleet.unjudged import not_examined
 from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.stress import Readings, Speed, StressedGpu, StressRound, StressTest, Transfer
 from tfgpu_doctor.model.report import Outcome, Result
 
@@ -60,6 +64,29 @@ def test_a_node_that_nothing_judged_says_why() -> None:
     assert goal is not None
     assert node.unjudged == f"{goal.id} was skipped: {goal.reason}"
     assert in_a_line(node) == f"not judged: {node.unjudged}"
+
+
+def with_variable(value: str | None) -> Facts:
+    """A healthy machine with two GPUs of one model; CUDA lists the first alone where the variable says so."""
+    machine = several(2)
+    listed = machine["cuda_driver"]["gpus"]
+    variables = {} if value is None else {"CUDA_VISIBLE_DEVICES": value}
+    seen = {"gpus": listed[:1] if value == "0" else listed}
+    return broken(**{**machine, "cuda_driver": seen, "environment": Environment(variables)})
+
+
+@pytest.mark.parametrize("value", ["0", "0,1", None])
+def test_a_node_whose_gpus_a_variable_hides_is_not_judged(value: str | None) -> None:
+    facts = with_variable(value)
+    report = diagnose(facts)
+    why = not_examined(facts, report)
+    node = node_report("n1", facts, report, began="", seconds=1.0, exit_code=0, not_measured=why)
+    assert bool(why) is (value == "0")
+    assert node.exit_code == (3 if why else 0)
+    if why:
+        assert node.reason.startswith(
+            "GPUs: CUDA_VISIBLE_DEVICES=0 hides 1 of 2 GPUs, which were not examined: unset it"
+        )
 
 
 @pytest.mark.parametrize(

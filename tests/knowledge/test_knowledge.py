@@ -117,6 +117,7 @@ def test_causes_are_well_formed(cause: Any) -> None:
 
 ADDED = (
     "cudnn_nvrtc_not_found",
+    "gsp_firmware_not_loaded",
     "preloaded_library_fails",
     "tensorboard_not_installed",
     "xla_kernels_disagree",

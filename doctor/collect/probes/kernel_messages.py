@@ -30,7 +30,8 @@ _FORMS = {
     "taken_by_another": r"NVRM: This can occur when (?:another driver was loaded and|a driver such as)",
     "api_mismatch": r"NVRM: API mismatch: the client(?: '(?P<process>[^']+)')?",
     "driver_loaded": r"NVRM: loading NVIDIA UNIX .*Kernel Module",
-    "firmware_missing": r"Direct firmware load for nvidia/\S+/gsp_\S+ failed|nvidia \S+ loading /lib/firmware/nvidia/\S+ failed",
+    "firmware_missing": rf"nvidia (?:{_DEVICE}: )?(?:Direct firmware load for |loading /lib/firmware/)nvidia/[0-9.]+/gsp\S+ "
+                        r"failed|RmFetchGspRmImages: No firmware image found",
     "module_refused": r"Loading of (?:unsigned module|module with .{1,30}) is rejected|unsigned module loading is restricted",
     "module_mismatch": r"^nvidia\w*: (?:version magic '|disagrees about version of symbol)",
     "pci_unrecovered": rf"nvidia {_DEVICE}: AER: can't recover",

@@ -44,9 +44,26 @@ def test_a_gpu_that_does_not_start(judge: Judge) -> None:
 
 def test_a_gpu_whose_firmware_is_missing(judge: Judge) -> None:
     finding = judge.finding(driver_starts_gpus, kernel_log=log(failed(), FIRMWARE), **NOTHING)
-    assert finding.cause == "gpu_start_failed"
-    assert finding.fix and "firmware" in finding.fix.text
+    assert finding.cause == "gsp_firmware_not_loaded"
+    assert "the firmware of its own processor (GSP) was not loaded" in finding.message
+    assert finding.fix and "Reinstall the complete driver" in finding.fix.text
     assert FIRMWARE.text in finding.evidence
+
+
+def test_a_program_that_was_ended_while_the_firmware_was_read(judge: Judge) -> None:
+    """Of https://github.com/NVIDIA/open-gpu-kernel-modules/issues/943: three of eight GPUs, error -4."""
+    said = FIRMWARE.text.replace("error -2", "error -4")
+    finding = judge.finding(driver_starts_gpus, kernel_log=log(failed(), message("firmware_missing", said)), **NOTHING)
+    assert finding.cause == "gsp_firmware_not_loaded"
+    assert finding.fix and finding.fix.text.startswith("The program that made the driver start the GPU was ended")
+
+
+@pytest.mark.parametrize(
+    "changes", [{"pci_address": "0000:41:00.0"}, {"first_age_s": 90_000.0, "last_age_s": 90_000.0}]
+)
+def test_the_firmware_of_another_gpu_or_time_is_no_reason(judge: Judge, changes: dict[str, Any]) -> None:
+    other = msgspec.structs.replace(FIRMWARE, **changes)
+    assert judge.finding(driver_starts_gpus, kernel_log=log(failed(), other), **NOTHING).cause == "gpu_start_failed"
 
 
 def test_a_gpu_that_started_later_passes(judge: Judge) -> None:

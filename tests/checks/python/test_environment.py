@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from built_machines import conda, failed_import, packages, variables
-from healthy import SITE, broken, distribution, runtime, target
+from healthy import SITE, broken, cuda_gpu, distribution, runtime, target
 
 from tfgpu_doctor.checks.python.environment import (
     one_distribution_owns_tensorflow,
@@ -117,6 +117,19 @@ def test_a_python_without_tensorflow_is_the_wrong_one(judge: Judge, version: str
     assert finding.evidence == (f"no tensorflow on the search path of {PYTHON}",)
     assert finding.fix and finding.fix.commands == (f"{PYTHON} -m pip install 'tensorflow[and-cuda]'",)
     assert "(`tfgpu-doctor --python PATH` examines it)" in finding.fix.text
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "cap"),
+    [(("6.1",), " 'nvidia-cudnn-cu12<9.11'"), (("8.6", "7.0"), " 'nvidia-cudnn-cu12<9.11'"), (("7.5",), "")],
+)
+def test_what_is_installed_has_code_for_the_gpus(judge: Judge, capabilities: tuple[str, ...], cap: str) -> None:
+    listed = {"gpus": tuple(cuda_gpu(index, compute_capability=each) for index, each in enumerate(capabilities))}
+    finding = judge.finding(tensorflow_is_installed, target=target(**BARE), environment=DEACTIVATED, cuda_driver=listed)
+    assert finding.fix and finding.fix.commands == (f"{PYTHON} -m pip install 'tensorflow[and-cuda]'{cap}",)
+    there = target(**BARE, bits=32)
+    finding = judge.finding(tensorflow_is_installed, target=there, environment=DEACTIVATED, cuda_driver=listed)
+    assert finding.fix and finding.fix.commands[1].endswith(f" 'tensorflow[and-cuda]'{cap}")
 
 
 @pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])

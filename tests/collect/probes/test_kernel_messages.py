@@ -51,6 +51,9 @@ def test_an_sxid_has_a_code_and_a_switch() -> None:
         ("NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024", "driver_loaded"),
         ("NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  560.35.03  Release Build", "driver_loaded"),
         ("nvidia 0000:03:00.0: Direct firmware load for nvidia/535.129.03/gsp_ga10x.bin failed with error -2", "firmware_missing"),
+        ("nvidia 0000:03:00.0: Direct firmware load for nvidia/515.43.04/gsp.bin failed with error -2", "firmware_missing"),
+        ("nvidia 0000:06:00.0: loading /lib/firmware/nvidia/570.172.08/gsp_ga10x.bin failed with error -4", "firmware_missing"),
+        ("NVRM: RmFetchGspRmImages: No firmware image found", "firmware_missing"),
         ("Loading of unsigned module is rejected", "module_refused"),
         ("Loading of module with unavailable key is rejected", "module_refused"),
         ("Lockdown: modprobe: unsigned module loading is restricted; see man kernel_lockdown.7", "module_refused"),
@@ -88,6 +91,8 @@ def test_a_message_has_a_kind(text: str, kind: str) -> None:
         "nvidia-uvm: Loaded the UVM driver, major device number 509.",
         "NVRM: GPU at PCI:0000:01:00: GPU-3f6f3a5e-0000-0000-0000-000000000000",
         "NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.",  # Xid 79 says so already
+        "tegra-xusb 3530000.usb: Direct firmware load for nvidia/tegra186/xusb.bin failed with error -2",
+        "nouveau 0000:01:00.0: Direct firmware load for nvidia/tu102/gsp/gsp-535.113.01.bin failed with error -2",
         "nvidia-modeset: Loading NVIDIA Kernel Mode Setting Driver for UNIX platforms  550.54.15",
         "EXT4-fs (nvme0n1p2): mounted filesystem with ordered data mode",
         "EXT4-fs (nvme0n1p2): orphan cleanup on readonly fs",
