@@ -17,6 +17,8 @@ WITH_REQUIREMENTS = ("tensorflow", "tf-nightly", "torch")
 CONDA_RECORDS = ("tensorflow", "_tflow_select", "cudatoolkit", "cudnn", "cuda-", "libcudnn")
 # pipx writes the first (its commit 201ae5a), `uv tool` the second (its crate uv-tool); both read 2026-11-28
 TOOL_RECORDS = ("pipx_metadata.json", "uv-receipt.toml")
+# `uvx` and `uv run --with` make theirs in uv's cache, and leave no record (uv 0.13.9)
+CACHED = ("archive-v", "builds-v")
 EXPORTED = ("export LD_LIBRARY_PATH", "export XLA_FLAGS")
 MOST_BYTES = 64 << 20  # of a file; the longest RECORDs of real packages have a few MiB
 HIDING = ("tensorflow", "keras", "numpy", "google", "six", "wrapt", "absl", "h5py", "requests", "packaging")
@@ -194,7 +196,7 @@ def main() -> None:
         "working_folder": working_folder,
         "user_site": user_site,
         "externally_managed": sys.prefix == sys.base_prefix and is_file(library, "EXTERNALLY-MANAGED"),
-        "is_of_one_tool": any(is_file(sys.prefix, name) for name in TOOL_RECORDS),
+        "is_of_one_tool": is_of_one_tool(sys.prefix),
         "conda_packages": conda_packages(),
         "distributions": found,
         "tensorflow_owners": owners,
@@ -204,6 +206,13 @@ def main() -> None:
         "exports": exports(),
     }
     sys.stdout.write(json.dumps(answer) + "\n")
+
+
+def is_of_one_tool(prefix: str) -> bool:
+    """Whether pipx or uv made an environment for one program."""
+    folder, kind = os.path.split(os.path.dirname(prefix))
+    cached = kind.startswith(CACHED) and is_file(folder, "CACHEDIR.TAG")
+    return cached or any(is_file(prefix, name) for name in TOOL_RECORDS)
 
 
 def is_file(folder: str, name: str) -> bool:

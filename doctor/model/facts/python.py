@@ -30,7 +30,7 @@ class Target(Fact, frozen=True):
     working_folder: FilePath = ""
     user_site: FilePath = ""
     externally_managed: bool = False
-    is_of_one_tool: bool = False  # pipx or `uv tool` made it for one program and what that needs
+    is_of_one_tool: bool = False  # pipx, `uv tool` or `uvx` made it for one program and what that needs
     conda_packages: dict[PackageName, Text] = {}  # conda-meta's tensorflow and cuda records: name to version and build
     distributions: tuple[Distribution, ...] = ()
     tensorflow_file: FilePath = ""  # what `import tensorflow` would run
@@ -47,7 +47,7 @@ class Target(Fact, frozen=True):
 
     @property
     def is_doctors_own(self) -> bool:
-        """Whether pipx or `uv tool` made it for the doctor alone: no user's program runs in it."""
+        """Whether pipx or uv made it for the doctor alone: no user's program runs in it."""
         return self.is_of_one_tool and self.find("tfgpu-doctor") is not None
 
 

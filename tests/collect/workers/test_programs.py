@@ -486,6 +486,18 @@ def test_an_environment_of_one_tool_is_told(
     assert (answer["prefix"], answer["is_of_one_tool"]) == (str(environment), True)
 
 
+@pytest.mark.parametrize(("tag", "is_of_one"), [("CACHEDIR.TAG", True), ("notes.txt", False)])
+def test_an_environment_in_the_cache_of_uv_is_of_one_tool(
+    interpreter: Interpreter, tag: str, is_of_one: bool, tmp_path: pathlib.Path, elsewhere: pathlib.Path
+) -> None:
+    """Where `uvx tfgpu-doctor` runs."""
+    environment = tmp_path / "uv/archive-v0/525PqRjeKlEml9Sp"
+    interpreter.run("-m", "venv", "--without-pip", str(environment), cwd=elsewhere, python=interpreter.base)
+    (tmp_path / "uv" / tag).touch()
+    (answer,) = interpreter.answers("describe_target", cwd=elsewhere, python=environment / "bin/python")
+    assert answer["is_of_one_tool"] is is_of_one
+
+
 def test_a_local_module_hides_the_package(
     interpreter: Interpreter, furnished: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
