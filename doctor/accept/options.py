@@ -19,7 +19,9 @@ _SHORTEST_KEY_BYTES, _LARGEST_KEY_BYTES = 16, 1 << 20
 python = click.option(
     "--python", metavar="PATH", help="The Python to examine: an interpreter, or a virtual environment's folder."
 )
-even_if_busy = click.option("--even-if-busy", is_flag=True, help="Also stress-test a GPU that other processes use.")
+even_if_busy = click.option(
+    "--even-if-busy", is_flag=True, help="Also stress-test and measure a GPU that other processes use."
+)
 deadline = click.option("--deadline", type=FiniteRange(min=1), metavar="SECONDS", help="Time limit for TensorFlow.")
 
 

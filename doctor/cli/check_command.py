@@ -37,8 +37,8 @@ _SOAK_MINUTES = 10.0
 @click.option(
     "--level",
     type=click.Choice(LEVELS),
-    help="quick: files, NVML and cuInit; standard (the default): TensorFlow too; deep: a stress test of two minutes on every "
-    "GPU that no other process uses; soak: the same for --minutes.",
+    help="quick: files, NVML and cuInit; standard (the default): TensorFlow too; deep: a stress test of up to a minute on "
+    "every GPU that no other process uses; soak: one that lasts for --minutes.",
 )
 @click.option("--minutes", type=FiniteRange(min=1), metavar="N", help="How long --level soak lasts.  [default: 10]")
 @click.option(

@@ -38,8 +38,9 @@ def fix(*, id_: str | None, apply_: bool, undo_: bool, yes: bool, python: str | 
     Only the target environment is changed. Steps that need root or change the machine are only printed. If the finding
     is not gone after the fix, the fix is undone at once; --undo undoes it later. (pip keeps its own download cache.)
 
-    Exit codes: 0 nothing to fix, or fixed, or undone; 1 something to fix that was not fixed; 2 wrong usage; 3 the
-    doctor itself failed, or could not fully restore the environment; 130 interrupted.
+    Exit codes: 0 nothing to fix, or fixed, or undone; 1 something to fix that was not fixed (always without --apply); 2
+    wrong usage; 3 nothing could be judged, the doctor itself failed, or could not fully restore the environment; 130
+    interrupted.
     """
     from tfgpu_doctor.fix.bounds import NoPython, NotPossible, NotRestored
     from tfgpu_doctor.fix.page import addressed

@@ -23,7 +23,7 @@ _OPTIONS = (
     click.option("--profile", metavar="NAME|FILE", help="Accept a node by a profile that sets level and suites."),
     click.option("--select", metavar="IDS", multiple=True, help="Judge a node only by these checks (HLT002, or HLT for all)."),
     click.option("--ignore", metavar="IDS", multiple=True, help="Exclude these checks from the verdict on a node."),
-    click.option("--even-if-busy", is_flag=True, help="Stress-test GPUs that other processes use, too."),
+    click.option("--even-if-busy", is_flag=True, help="Stress-test and measure GPUs that other processes use, too."),
 )  # fmt: skip
 
 

@@ -57,9 +57,9 @@ def look_of_text(*, to_terminal: bool) -> tuple[int, bool]:
 
     on_terminal = to_terminal and sys.stdout is not None and sys.stdout.isatty()
     width = min(shutil.get_terminal_size().columns, _WIDEST) if on_terminal else _WIDEST
-    return width, on_terminal and _wants_colour(Host().environment)
+    return width, on_terminal and wants_colour(Host().environment)
 
 
-def _wants_colour(environment: Mapping[str, str]) -> bool:
+def wants_colour(environment: Mapping[str, str]) -> bool:
     """Follow https://no-color.org: any value of NO_COLOR that is not empty disables colours."""
     return not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"

@@ -15,6 +15,7 @@ from tfgpu_doctor.cli.output import deliver, note, refuse, refuse_unwritable
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.scratch import scratch_folder
 from tfgpu_doctor.host.watched import CannotStart
+from tfgpu_doctor.render import wants_colour
 from tfgpu_doctor.render.json_document import as_json
 from tfgpu_doctor.tracing.compare import compare
 from tfgpu_doctor.tracing.drawing import Drawing, draw
@@ -131,4 +132,4 @@ def render(report: TraceReport, other: Comparison | None, drawing: Drawing, form
         return render_trace_markdown(report, other)
     is_terminal = sys.stdout is not None and sys.stdout.isatty()
     width = min(shutil.get_terminal_size((_WIDTH, 24)).columns, _WIDTH) if is_terminal else _WIDTH
-    return render_trace_text(report, other, width=width, colour=is_terminal and "NO_COLOR" not in Host().environment)
+    return render_trace_text(report, other, width=width, colour=is_terminal and wants_colour(Host().environment))

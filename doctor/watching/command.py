@@ -13,6 +13,7 @@ from tfgpu_doctor.cli.finite import FiniteRange
 from tfgpu_doctor.cli.output import note, refuse, refuse_unwritable, saved
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.launched_program import die_like
+from tfgpu_doctor.render import wants_colour
 from tfgpu_doctor.render.json_document import as_json
 from tfgpu_doctor.watching.beside import watch_command
 from tfgpu_doctor.watching.hanging import AFTER_S
@@ -106,7 +107,7 @@ def render(report: WatchReport, format_: str, *, to_file: bool = False) -> str:
         return render_watch_markdown(report)
     is_terminal = not to_file and sys.stderr is not None and sys.stderr.isatty()
     width = min(shutil.get_terminal_size((_WIDTH, 24)).columns, _WIDTH) if is_terminal else _WIDTH
-    return render_watch_text(report, width=width, colour=is_terminal and "NO_COLOR" not in Host().environment)
+    return render_watch_text(report, width=width, colour=is_terminal and wants_colour(Host().environment))
 
 
 def _deliver(document: str, output: str | None) -> None:

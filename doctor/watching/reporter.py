@@ -8,6 +8,7 @@ import time
 from tfgpu_doctor.cli.output import note
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.files import write_whole
+from tfgpu_doctor.render import wants_colour
 from tfgpu_doctor.watching.event_lines import EventLines
 from tfgpu_doctor.watching.live import Bottom, PlainLines, State
 from tfgpu_doctor.watching.prometheus_text import render_prometheus
@@ -114,5 +115,5 @@ def _lines() -> Bottom | PlainLines | None:
     except ValueError:
         return None
     if is_terminal:
-        return Bottom(sys.stderr.fileno(), colour="NO_COLOR" not in Host().environment)
+        return Bottom(sys.stderr.fileno(), colour=wants_colour(Host().environment))
     return PlainLines()
