@@ -9,7 +9,7 @@ from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.requirements import requirements_on
 from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.machine import System
-from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, CudaGpu, Nvml, NvmlGpu
 from tfgpu_doctor.model.facts.python import Target, TensorFlow
 from tfgpu_doctor.model.facts.xla import XlaTools
 
@@ -62,16 +62,17 @@ def xla_finds_libdevice(xla_tools: XlaTools, tensorflow: TensorFlow, target: Tar
     family="XLA",
     stage=Stage.LIBRARIES,
     after=("GPU001", "TFB002", "XLA001"),
-    causes=("ptxas_too_old_for_gpu",),
+    causes=("ptxas_too_old_for_gpu", "ptxas_too_new_for_gpu"),
     sources=("https://docs.nvidia.com/cuda/parallel-thread-execution/#release-notes", _ROOTS),
 )
 def ptxas_knows_gpu(
     xla_tools: XlaTools, knowledge: Knowledge, cuda_driver: CudaDriver | None = None, nvml: Nvml | None = None
 ) -> Yielded:
-    """XLA passes kernels to the first ptxas that it finds, starting with PATH. A ptxas older than the GPU rejects them; XLA
-    then uses the driver's compiler, which is slower to start and may support less.
+    """XLA passes kernels to the first ptxas that it finds, starting with PATH. A ptxas older than the GPU rejects them, as does
+    one of a CUDA release that no longer supports the GPU (13.0 and newer: GPUs before Turing); XLA then uses the driver's
+    compiler, which is slower to start and may support less.
 
-    Fix: remove the older ptxas from PATH, or install a newer nvidia-cuda-nvcc wheel.
+    Fix: remove that ptxas from PATH, or install an nvidia-cuda-nvcc wheel whose CUDA supports the GPU.
     """
     gpus = [
         gpu
@@ -82,25 +83,34 @@ def ptxas_knows_gpu(
         raise NotMeasured("the version of ptxas or the GPU's compute capability is unknown")
     for gpu in gpus:
         first = knowledge.first_ptxas(gpu.compute_capability)
+        where = f"{xla_tools.ptxas} is from CUDA {xla_tools.ptxas_version}"
         if first is None:
             yield Evidence(
-                f"GPU {gpu.index}: compute capability {gpu.compute_capability} is newer than the doctor's tables"
+                f"GPU {gpu.index}: compute capability {gpu.compute_capability} is not in the doctor's tables"
             )
         elif version(xla_tools.ptxas_version) < version(first.cuda):
-            yield Finding(
-                f"{xla_tools.ptxas} is from CUDA {xla_tools.ptxas_version}, but GPU {gpu.index} ({gpu.name}) needs {first.cuda}",
-                cause="ptxas_too_old_for_gpu",
-                severity="warning",
-                evidence=(
-                    f"compute capability {gpu.compute_capability} is supported from CUDA {first.cuda} on ({first.source})",
-                ),
-                fix=Fix(
-                    "Remove that ptxas from PATH, or replace the wheel: uninstall every nvidia-cuda-nvcc, then install "
-                    "TensorFlow's version."
-                ),
-                devices=(device_of(gpu),),
-            )
+            yield _rejects(
+                gpu, "ptxas_too_old_for_gpu", f"{where}, but GPU {gpu.index} ({gpu.name}) needs {first.cuda}",
+                f"compute capability {gpu.compute_capability} is supported from CUDA {first.cuda} on ({first.source})",
+            )  # fmt: skip
+        elif first.last_cuda and version(xla_tools.ptxas_version) > version(f"{first.last_cuda}.999"):
+            yield _rejects(
+                gpu, "ptxas_too_new_for_gpu", f"{where}, which no longer supports GPU {gpu.index} ({gpu.name})",
+                f"CUDA {first.last_cuda} is the last that supports compute capability {gpu.compute_capability}",
+            )  # fmt: skip
         else:
-            yield Evidence(
-                f"GPU {gpu.index}: {xla_tools.ptxas} is from CUDA {xla_tools.ptxas_version}; {first.cuda} or newer is required"
-            )
+            yield Evidence(f"GPU {gpu.index}: {where}; {first.cuda} or newer is required")
+
+
+def _rejects(gpu: CudaGpu | NvmlGpu, cause: str, message: str, why: str) -> Finding:
+    return Finding(
+        message,
+        cause=cause,
+        severity="warning",
+        evidence=(why,),
+        fix=Fix(
+            "Remove that ptxas from PATH, or replace the wheel: uninstall every nvidia-cuda-nvcc, then install TensorFlow's "
+            "version."
+        ),
+        devices=(device_of(gpu),),
+    )

@@ -264,10 +264,11 @@ class GpuSeries(msgspec.Struct, frozen=True):
 
 
 class PtxasTarget(msgspec.Struct, frozen=True):
-    """The first CUDA release whose ptxas knows a compute capability."""
+    """The CUDA releases whose ptxas knows a compute capability: from `cuda` to `last_cuda`, which is empty if the newest does."""
 
     compute_capability: str
     cuda: str
+    last_cuda: str
     source: str
     checked: str
 

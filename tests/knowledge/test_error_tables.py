@@ -66,7 +66,7 @@ def test_every_code_of_nvidias_catalogue_is_there() -> None:
         (69, "gpu_kernel_fault", "warning", True, "application"),
         (74, "undetermined", "error", True, "hardware"),
         (79, "gpu_lost", "error", True, "power"),
-        (94, "hardware_ecc_error", "error", True, "hardware"),
+        (94, "hardware_ecc_error", "warning", True, "hardware"),
         (95, "hardware_ecc_error", "error", True, "hardware"),
         (108, "gpu_kernel_fault", "warning", True, "application"),
         (109, "gpu_hang", "error", True, "driver"),

@@ -119,6 +119,7 @@ ADDED = (
     "cudnn_nvrtc_not_found",
     "gsp_firmware_not_loaded",
     "preloaded_library_fails",
+    "ptxas_too_new_for_gpu",
     "tensorboard_not_installed",
     "xla_kernels_disagree",
 )  # labels that the project added to the shared vocabulary

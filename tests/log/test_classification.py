@@ -22,10 +22,19 @@ def test_the_compiler_that_cudnn_does_not_find_is_one_cause() -> None:
         ("LLVM ERROR: PTX version 8.5 does not support target 'sm_120a'.", "gpu_compute_capability_too_new"),
         ("LLVM ERROR: PTX version 8.5 does not support target 'sm_100a'.", "gpu_compute_capability_too_new"),
         ("LLVM ERROR: PTX version 7.5 does not support target 'sm_90a'.", "ptxas_too_old_for_gpu"),
+        ("ptxas fatal   : Value 'sm_86' is not defined for option 'gpu-name'", "ptxas_too_old_for_gpu"),
+        ("ptxas fatal   : Value 'sm_61' is not defined for option 'gpu-name'", "ptxas_too_new_for_gpu"),
+        ("Falling back to the CUDA driver for PTX compilation; ptxas does not support CC 7.0", "ptxas_too_new_for_gpu"),
+        ("Falling back to the CUDA driver for PTX compilation; ptxas does not support CC 7.5", "ptxas_too_old_for_gpu"),
+        (
+            "nvidia 0000:01:00.0: Direct firmware load for nvidia/595.71.05/gsp_ga10x.bin failed with error -2\n"
+            "NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x62:0x56:1904)",
+            "gsp_firmware_not_loaded",
+        ),
         ("LLVM ERROR: PTX version 7.0 does not support target 'sm_86'.", "ptxas_too_old_for_gpu"),
     ],
 )
-def test_what_llvm_refuses_to_write(line: str, found: str) -> None:
+def test_what_compilers_and_the_driver_refuse(line: str, found: str) -> None:
     assert labels(line) == [found]
 
 

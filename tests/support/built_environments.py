@@ -17,13 +17,14 @@ from tfgpu_doctor.model.facts.nvidia import Driver, GpuProcess, Nvml
 from tfgpu_doctor.model.facts.preload import FailedPreload, Preload, RunWithoutPreload
 from tfgpu_doctor.model.facts.python import Runtime
 from tfgpu_doctor.model.facts.restart import Restart
-from tfgpu_doctor.model.facts.xla import FlagTrial, XlaFlags
+from tfgpu_doctor.model.facts.xla import FlagTrial, XlaFlags, XlaTools
 
 KERNEL, NEXT_KERNEL = "6.8.0-48-generic", "6.8.0-50-generic"
 KERAS_FILE = "/home/user/.keras/keras.json"
 TCMALLOC = "/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4"
 TIMEOUT = "InternalError: CUDA error: Failed to synchronize: CUDA_ERROR_LAUNCH_TIMEOUT: the launch timed out and was terminated"
 ENDED = Attempt(outcome="failed", seconds=3.5, exit_code=1, phase="listing the GPUs")
+V100 = "Tesla V100-SXM2-16GB"
 # By this project's own runs of TensorFlow 2.21.0.
 UNKNOWN = "Unknown flag in {}: {}"
 
@@ -57,6 +58,14 @@ def _flags() -> dict[str, Facts]:
         "xla-flag-of-another-release": broken(
             environment=variables(XLA_FLAGS=f"--xla_dump_to=/tmp/xla {one}"),
             xla_flags=XlaFlags(trials=(FlagTrial(variable="XLA_FLAGS", attempt=ENDED, complaints=(told,)),)),
+        ),
+        "v100-ptxas-of-cuda-13": broken(
+            cuda_driver={"gpus": (cuda_gpu(name=V100, compute_capability="7.0", memory_bytes=16 << 30, multiprocessors=80),)},
+            nvml={"gpus": (nvml_gpu(name=V100, compute_capability="7.0"),)},
+            xla_tools=XlaTools(
+                libdevice="/usr/local/cuda/nvvm/libdevice/libdevice.10.bc", ptxas="/usr/local/cuda-13.0/bin/ptxas",
+                ptxas_version="13.0.88",
+            ),
         ),
         "tensorflow-xla-flag-misspelt": broken(
             environment=variables(TF_XLA_FLAGS="--tf_xla_made_up=1"), runtime=listing,

@@ -159,6 +159,15 @@ def _gpus_that_failed() -> dict[str, Facts]:
             kernel_log=log(message("init_failed", "NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x62:0x40:1860)", 60.0,
                                    pci_address="0000:01:00.0", count=6)),
         ),
+        "gsp-firmware-missing": broken(
+            nvml=Nvml(attempt=ANSWERED, driver_version="560.35.03"), cuda_driver=NO_DEVICE, runtime=NOTHING_LISTED,
+            kernel_log=log(
+                message("firmware_missing", "nvidia 0000:01:00.0: Direct firmware load for nvidia/560.35.03/gsp_ga10x.bin failed "
+                                            "with error -2", 61.0, pci_address="0000:01:00.0", count=6),
+                message("init_failed", "NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x62:0x56:1904)", 60.0,
+                        pci_address="0000:01:00.0", count=6),
+            ),
+        ),
         "restarted-after-xid-79": broken(
             kernel_log=log(
                 message("unclean_boot", "EXT4-fs (nvme0n1p2): recovery complete", 7195.0),

@@ -109,7 +109,7 @@ def test_what_a_program_did_wrong_is_mentioned_where_nothing_works(judge: Judge,
 
 @pytest.mark.parametrize(
     ("code", "cause"),
-    [(48, "hardware_ecc_error"), (64, "hardware_ecc_error"), (94, "hardware_ecc_error"), (95, "hardware_ecc_error"),
+    [(48, "hardware_ecc_error"), (64, "hardware_ecc_error"), (95, "hardware_ecc_error"),
      (79, "gpu_lost"), (54, "hardware_power_supply"), (62, "gpu_hang"), (119, "gpu_hang"), (120, "gpu_hang"),
      (109, "gpu_hang"), (143, "gpu_start_failed"), (74, "undetermined"), (46, "undetermined")],
 )  # fmt: skip
@@ -120,6 +120,13 @@ def test_a_fault_of_the_hardware_is_an_error_where_the_gpu_fails(judge: Judge, c
     assert "NVML fails: GPU is lost" in finding.evidence
     works = judge.finding(gpus_report_no_fault, kernel_log=log(xid(code, "...")))
     assert works.severity == ("info" if code in (46, 109, 119, 120) else "warning"), "a driver that went on is no fault"
+
+
+def test_a_contained_memory_error_ended_one_program(judge: Judge) -> None:
+    """NVIDIA's catalog: start it again; reset the GPU when convenient."""
+    finding = judge.finding(gpus_report_no_fault, kernel_log=log(xid(94, "Contained: CE User Channel (0x9).")), **FAILS)
+    assert (finding.severity, finding.cause) == ("warning", "hardware_ecc_error")
+    assert finding.fix and finding.fix.text.startswith("Start the program again")
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,16 @@ def ptxas(version: str) -> XlaTools:
 
 
 @pytest.mark.parametrize(
-    ("version", "capability"), [("12.5", "8.6"), ("11.8", "9.0"), ("12.8", "12.0"), ("9.0", "7.0")]
+    ("version", "capability"),
+    [
+        ("12.5", "8.6"),
+        ("11.8", "9.0"),
+        ("12.8", "12.0"),
+        ("9.0", "7.0"),
+        ("12.9.86", "7.0"),
+        ("13.0", "7.5"),
+        ("11.8", "5.2"),
+    ],
 )
 def test_a_ptxas_that_knows_the_gpu_passes(judge: Judge, version: str, capability: str) -> None:
     gpu = cuda_gpu(compute_capability=capability)
@@ -101,6 +110,17 @@ def test_a_ptxas_that_is_older_than_the_gpu(judge: Judge, version: str, capabili
     assert f"needs {first}" in finding.message
 
 
+@pytest.mark.parametrize(
+    ("version", "capability", "last"), [("13.0", "7.0", "12.9"), ("13.5", "6.1", "12.9"), ("12.2", "3.7", "11.8")]
+)
+def test_a_ptxas_that_no_longer_knows_the_gpu(judge: Judge, version: str, capability: str, last: str) -> None:
+    gpu = cuda_gpu(compute_capability=capability)
+    finding = judge.finding(ptxas_knows_gpu, xla_tools=ptxas(version), cuda_driver={"gpus": (gpu,)})
+    assert (finding.cause, finding.severity) == ("ptxas_too_new_for_gpu", "warning")
+    assert f"from CUDA {version}, which no longer supports GPU 0" in finding.message
+    assert finding.evidence == (f"CUDA {last} is the last that supports compute capability {capability}",)
+
+
 def test_nvml_tells_of_the_gpu_too(judge: Judge) -> None:
     nvml = {"gpus": (nvml_gpu(compute_capability="9.0"),)}
     assert judge.finding(ptxas_knows_gpu, xla_tools=ptxas("11.7"), cuda_driver=None, nvml=nvml)
@@ -108,7 +128,7 @@ def test_nvml_tells_of_the_gpu_too(judge: Judge) -> None:
 
 def test_a_gpu_newer_than_the_table_is_no_fault(judge: Judge) -> None:
     gpu = cuda_gpu(compute_capability="99.0")
-    assert "newer than the doctor's tables" in judge.passes(
+    assert "not in the doctor's tables" in judge.passes(
         ptxas_knows_gpu, xla_tools=ptxas("12.5"), cuda_driver={"gpus": (gpu,)}
     )
 
