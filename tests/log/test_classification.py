@@ -22,6 +22,20 @@ def test_the_compiler_that_cudnn_does_not_find_is_one_cause() -> None:
         ("LLVM ERROR: PTX version 8.5 does not support target 'sm_120a'.", "gpu_compute_capability_too_new"),
         ("LLVM ERROR: PTX version 8.5 does not support target 'sm_100a'.", "gpu_compute_capability_too_new"),
         ("LLVM ERROR: PTX version 7.5 does not support target 'sm_90a'.", "ptxas_too_old_for_gpu"),
+        (
+            "Could not load library libcudnn_cnn_train.so.8. Error: /usr/local/cuda-11.1/lib64/libcudnn_ops_train.so.8: symbol "
+            "_Z22cudnnGenericOp, version libcudnn_ops_infer.so.8 not defined in file libcudnn_ops_infer.so.8 with link time reference",
+            "cudnn_version_mismatch",
+        ),
+        (
+            "  Downloading tensorflow-gpu-2.12.0.tar.gz (2.6 kB)\n  error: subprocess-exited-with-error",
+            "tensorflow_gpu_package_removed",
+        ),
+        (
+            "[  687.293876] python invoked oom-killer: gfp_mask=0x24280ca, order=0, oom_score_adj=0",
+            "container_memory_limit",
+        ),
+        ("WSL environment detected but no adapters were found: unknown", "no_nvidia_driver"),
         ("ptxas fatal   : Value 'sm_86' is not defined for option 'gpu-name'", "ptxas_too_old_for_gpu"),
         ("ptxas fatal   : Value 'sm_61' is not defined for option 'gpu-name'", "ptxas_too_new_for_gpu"),
         ("Falling back to the CUDA driver for PTX compilation; ptxas does not support CC 7.0", "ptxas_too_new_for_gpu"),
@@ -36,6 +50,11 @@ def test_the_compiler_that_cudnn_does_not_find_is_one_cause() -> None:
 )
 def test_what_compilers_and_the_driver_refuse(line: str, found: str) -> None:
     assert labels(line) == [found]
+
+
+def test_wsl_1_is_why_there_are_no_adapters() -> None:
+    line = "nvidia-container-cli: initialization error: WSL environment detected but no adapters were found: unknown"
+    assert labels(line, "os=Windows with WSL1")[0] == "wsl1_instead_of_wsl2"
 
 
 @pytest.mark.parametrize(
