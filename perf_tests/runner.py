@@ -20,6 +20,7 @@ from tfgpu_doctor.perf_tests.placement import devices_of, watch_placement
 WARM_UP_S = 1.5  # the clock of a cold GPU is higher; its boost ends within the first second or two
 COOLS_AFTER_S = 1.0  # a GPU without work for longer boosts again, or has lowered its clocks
 PART = "one of several processes measured it"
+NO_MEMORY = "out of memory"  # with this begins the reason of what lacked memory: nothing else is wrong
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,11 @@ class Runner:
             self._worked = time.perf_counter() if on_gpu else self._worked
         except NotRun as error:
             trouble: NotRun | None = error
-            comparison = Comparison(verdict="not run", reason=str(error), **known)
+            comparison = Comparison(verdict="not run", reason=str(error), harmless=not error.fault, **known)
         except Exception as error:  # noqa: BLE001 - any exception of a framework ends only this comparison
             trouble = NotRun(reason_of(error), fault=True)
-            comparison = Comparison(verdict="not run", reason=str(trouble), **known)
+            lacked = str(trouble).startswith(NO_MEMORY)
+            comparison = Comparison(verdict="not run", reason=str(trouble), harmless=lacked, **known)
         else:
             trouble = None
             after = Reading.now()
@@ -157,7 +159,7 @@ def reason_of(error: BaseException) -> str:
     """Describe briefly why an operation failed on the device."""
     kind, words = type(error).__name__, _first_line(error)
     if kind == "ResourceExhaustedError" or isinstance(error, MemoryError):
-        return f"out of memory: {words}"
+        return f"{NO_MEMORY}: {words}"
     return f"{kind}: {words}"
 
 

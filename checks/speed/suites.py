@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tfgpu_doctor.checks.devices import Row, figures_of
+from tfgpu_doctor.checks.speed.judging import but_fast, judged, name_of, said, share, slowing
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric
 from tfgpu_doctor.model.tags import SUITES_STOPPED, requirement
 
-_SLOWING = ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_power_brake_slowdown", "hw_slowdown")
 _UNITS = ("TFLOP/s", "GB/s")
 
 
@@ -29,37 +29,54 @@ def gpu_beats_cpu(bench: Bench, knowledge: Knowledge) -> Yielded:
     """Each comparison interleaves two variants of the same work and records where each ran. On a machine with a GPU, the
     candidate must be faster by more than the noise.
 
+    A comparison that is too noisy, or that lacked memory, is neither a pass nor a fault. Neither is one that a GPU loses to the
+    CPUs although its large matrix products are as fast as is due: then the CPUs are fast, or many.
+
     Fix: check clocks, link and other users of the GPU first; then run `tfgpu-doctor bench SUITE --budget full`.
     """
     comparisons = [comparison for comparison in bench.comparisons if comparison.on_gpu]
     if not comparisons:
         raise Skip("no comparison ran on a GPU")
-    lost = [comparison for comparison in comparisons if not (comparison.ratio and comparison.verdict == "faster")]
-    for comparison in comparisons:
-        if comparison not in lost:
-            yield Evidence(f"{_name(comparison)}: {comparison.ratio:.1f} times as fast")
-    if lost:
-        slowing = _slowing(lost, knowledge)
-        yield Finding(
-            f"{len(lost)} of {amount(len(comparisons), 'comparison')} on the GPU {'does' if len(lost) == 1 else 'do'} not show a "
-            "faster candidate: "
-            f"{', '.join(map(_name, lost[:4]))}" + (", ..." if len(lost) > 4 else ""),
-            cause="gpu_thermal_or_power_throttling" if slowing else UNDETERMINED,
-            confidence="medium" if slowing else "low",
-            evidence=(
-                *(f"{_name(comparison)}: {comparison.verdict}, {comparison.reason}" for comparison in lost),
-                *slowing,
+    found = judged(comparisons, bench.metrics, knowledge)
+    if len(found.unmeasured) == len(comparisons):
+        raise NotMeasured("; ".join(map(_not_judged, found.unmeasured)))
+    for comparison in found.won:
+        yield Evidence(f"{name_of(comparison)}: {comparison.ratio:.1f} times as fast")
+    for comparison, speeds in found.to_cpus:
+        yield Evidence(f"{name_of(comparison)}: {but_fast(comparison, speeds)}")
+    for comparison in found.unmeasured:
+        yield Evidence(_not_judged(comparison))
+    if found.lost:
+        yield _lost(found.lost, len(comparisons), knowledge)
+
+
+def _lost(lost: Sequence[Comparison], count: int, knowledge: Knowledge) -> Finding:
+    """Return the finding for the comparisons that are lost, of so many on the GPU."""
+    slowed = slowing(lost, knowledge)
+    return Finding(
+        f"{len(lost)} of {amount(count, 'comparison')} on the GPU {'does' if len(lost) == 1 else 'do'} not show a "
+        "faster candidate: "
+        f"{', '.join(map(name_of, lost[:4]))}" + (", ..." if len(lost) > 4 else ""),
+        cause="gpu_thermal_or_power_throttling" if slowed else UNDETERMINED,
+        confidence="medium" if slowed else "low",
+        evidence=(
+            *(f"{name_of(comparison)}: {comparison.verdict}, {comparison.reason}" for comparison in lost),
+            *slowed,
+        ),
+        fix=Fix(
+            "Check whether other processes use the GPU and what limits its clocks, then run only this suite.",
+            (
+                "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER,CLOCK",
+                f"tfgpu-doctor bench {lost[0].suite} --budget full",
             ),
-            fix=Fix(
-                "Check whether other processes use the GPU and what limits its clocks, then run only this suite.",
-                (
-                    "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER,CLOCK",
-                    f"tfgpu-doctor bench {lost[0].suite} --budget full",
-                ),
-            ),
-            devices=_devices(lost),
-            figures=figures_of("", _ratios(lost, len(comparisons))),
-        )
+        ),
+        devices=_devices(lost),
+        figures=figures_of("", _ratios(lost, count)),
+    )
+
+
+def _not_judged(comparison: Comparison) -> str:
+    return f"{name_of(comparison)} could not be judged: {comparison.verdict}, {comparison.reason}"
 
 
 def _devices(measured: Iterable[Comparison | Metric]) -> tuple[str, ...]:
@@ -71,23 +88,7 @@ def _ratios(lost: Sequence[Comparison], count: int) -> list[Row]:
     return [
         ("comparisons that show no faster candidate", len(lost), ""),
         ("comparisons on the GPU", count, ""),
-        *((f"{_name(each)}: times as fast", each.ratio, "") for each in lost),
-    ]
-
-
-def _name(comparison: Comparison) -> str:
-    return f"{comparison.suite} {comparison.name}"
-
-
-def _slowing(comparisons: list[Comparison], knowledge: Knowledge) -> list[str]:
-    """Return the slowdown reasons that NVML reported during these comparisons."""
-    least = float(knowledge.boundaries["load_throttled_share"].value)
-    return [
-        f"{_name(comparison)}: GPU {gpu} was limited by {reason} in {share:.0%} of {amount(seen.samples, 'sample')}"
-        for comparison in comparisons
-        for gpu, seen in comparison.readings.items()
-        for reason, share in seen.reasons.items()
-        if reason in _SLOWING and share >= least
+        *((f"{name_of(each)}: times as fast", each.ratio, "") for each in lost),
     ]
 
 
@@ -120,7 +121,7 @@ def gpu_comes_near_its_limits(bench: Bench, knowledge: Knowledge) -> Yielded:
         least = float(knowledge.boundaries["bench_least_share_of_usual"].value)
         if metric.usual and metric.value < least * metric.usual:
             yield Finding(
-                f"{_said(metric)}, {metric.value / metric.usual:.0%} of what GPUs of this model usually reach",
+                f"{said(metric)}, {metric.value / metric.usual:.0%} of what GPUs of this model usually reach",
                 severity="warning",
                 confidence="low",
                 evidence=(
@@ -135,7 +136,7 @@ def gpu_comes_near_its_limits(bench: Bench, knowledge: Knowledge) -> Yielded:
                 figures=figures_of("".join(_devices([metric])), _speeds(metric)),
             )
         else:
-            yield Evidence(f"{_said(metric)}, {metric.value / limit:.0%} of the limit")
+            yield Evidence(f"{said(metric)}, {share(metric)}")
 
 
 def _speeds(metric: Metric) -> list[Row]:
@@ -146,10 +147,6 @@ def _speeds(metric: Metric) -> list[Row]:
         (f"{name}: share of the usual value", metric.value / metric.usual if metric.usual else None, ""),
         (f"{name}: limit", metric.limit, metric.unit),
     ]
-
-
-def _said(metric: Metric) -> str:
-    return f"{metric.suite} {metric.name} on {metric.device}: {metric.value:,.4g} {metric.unit}"
 
 
 @check(

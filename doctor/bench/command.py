@@ -69,8 +69,8 @@ def bench(
 
     Runs all suites, or those named; SUITE may be the path of your own, such as perf/test_ingest.py.
     Exit code: 0 all measured results are as expected, 1 a comparison on the GPU is not shown to be faster, or is slower
-    than the reference, or the doctor found an error, 2 wrong usage, 3 nothing was measured, or others use a GPU, 130
-    interrupted.
+    than the reference, or the doctor found an error, 2 wrong usage, 3 nothing was measured, or not precisely enough, or
+    others use a GPU, 130 interrupted.
     """
     started = time.time()
     if list_:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 from tabulate import tabulate
 
+from tfgpu_doctor.bench.reasons import FAULT, no_faults, reasons, reference, short_name
 from tfgpu_doctor.bench.regression import Regression
 from tfgpu_doctor.bench.result import BenchReport
 from tfgpu_doctor.bench.verdict import CLOCK_FELL
@@ -22,6 +23,7 @@ from tfgpu_doctor.render.words import gpus_in_words, number
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 _WIDTH = 110  # columns of text outside tables
+_FEW = 4
 _ALWAYS = {
     "suite": "",
     "name": "",
@@ -68,8 +70,10 @@ class _Page:
             parts += [self._one_line(changed_in_words(result)), self._regressions(result.regressions)]
         parts.append(self.lines(clocks_that_fell(result)))
         parts.append(self.lines(f"not measured: {names}: {why}" for why, names in left_out(result)))
+        parts.append(self.lines(f"{key.replace('::', ' ')}: {why}" for key, why in no_faults(result).items()))
+        parts.append(self.lines([told] if (told := one_gpu(result)) else []))
         parts.append(self.lines(f"✗ {line}" for line in found_wrong(result)))
-        parts.append(self._one_line(not_told(result)))
+        parts.append(self.lines(not_told(result)))
         return [part for part in (*parts, self._one_line(closing(result))) if part]
 
     def _one_line(self, text: str) -> str:
@@ -193,8 +197,8 @@ def left_out(result: BenchReport) -> list[tuple[str, str]]:
     in_table = {comparison.name for comparison in result.comparisons}
     found: dict[str, list[str]] = {}
     for test, why in result.skipped.items():
-        if _short_name(test) not in in_table:
-            found.setdefault(why, []).append(_short_name(test))
+        if short_name(test) not in in_table:
+            found.setdefault(why, []).append(short_name(test))
     for comparison in result.comparisons:
         if comparison.verdict == "not run":
             found.setdefault(comparison.reason, []).append(f"{comparison.name} ({comparison.suite})")
@@ -217,40 +221,49 @@ def found_wrong(result: BenchReport) -> list[str]:
     failed: dict[str, list[str]] = {}
     for test, why in result.failed.items():
         if f"{test}: {why}" not in told:
-            failed.setdefault(why, []).append(_short_name(test))
+            failed.setdefault(why, []).append(short_name(test))
     return [*result.problems, *(f"{', '.join(names)}: {why}" for why, names in failed.items())]
 
 
-def not_told(result: BenchReport) -> str:
-    """Say what to do if a run could not be compared with its reference; empty if it could."""
-    if not result.untold:
+def one_gpu(result: BenchReport) -> str:
+    """Say which GPUs were not measured, where work for one GPU was measured on others; empty if none was left out."""
+    left = result.gpus_not_measured
+    if not left:
         return ""
-    if all(each.status == "no reference" for each in result.regressions):
-        return f"nothing was compared: {reference(result)} has none of these comparisons; `--save NAME` saves a run"
-    why = f"for {amount(result.untold, 'comparison')} a slowdown by 10% could not be confirmed or ruled out"
-    return f"{why}: run it again with --budget full, or when the machine is idle"
+    listed = [f"GPU:{number}" for number in range(result.gpus_listed)]
+    measured = ", ".join(name for name in listed if name not in left)
+    is_end = len(left) > _FEW and listed[-len(left) :] == [*left]
+    names = f"{left[0]} to {left[-1]}" if is_end else ", ".join(left)
+    others = f"{amount(len(left), 'other GPU')} {'was' if len(left) == 1 else 'were'}"
+    how = "`tfgpu-doctor --level deep` tests every GPU"
+    return f"what needs one GPU was measured on {measured}; {others} not measured ({names}): {how}"
 
 
-def _short_name(test: str) -> str:
-    return test.rpartition("::")[2].removeprefix("test_")
+def not_told(result: BenchReport) -> list[str]:
+    """List the reasons for the exit code that neither a cause, a problem nor a table tells."""
+    told = ("causes", "wrong", "")
+    found = [each for each in reasons(result) if each.section not in told]
+    return [
+        f"✗ {each.text}" if each.code == FAULT else each.text
+        for each in found
+        if (each.code, each.section) != (FAULT, "history")
+    ]
 
 
 def closing(result: BenchReport) -> str:
     """Count the comparisons by verdict and by status against the reference, and add the time."""
     parts = ["interrupted"] if result.interrupted else []
-    parts += [_counted([comparison.verdict for comparison in result.comparisons]) or "no comparison was measured"]
+    parts += [_counted([comparison.verdict for comparison in result.comparisons]) or without_comparisons(result)]
     if result.regressions:
         parts.append(f"compared with {reference(result)}: {_counted([each.status for each in result.regressions])}")
     return " · ".join([*parts, f"{result.seconds:.1f} s"])
 
 
+def without_comparisons(result: BenchReport) -> str:
+    """Say what was measured where no comparison was."""
+    measured = amount(len(result.metrics), "metric")
+    return f"{measured}, no comparison" if result.metrics else "no comparison was measured"
+
+
 def _counted(words: Sequence[str]) -> str:
     return ", ".join(f"{words.count(each)} {each}" for each in dict.fromkeys(words))
-
-
-def reference(result: BenchReport) -> str:
-    """Name the run that this run was compared with."""
-    if result.reference == "last":
-        return "the last run"
-    several = f" ({result.reference_runs} runs)" if result.reference_runs > 1 else ""
-    return f"the reference {result.reference}{several}"

@@ -16,8 +16,8 @@ from tfgpu_doctor.model.facts.bench import Comparison, Side
 def combined(rows: Sequence[Comparison], processes: int) -> list[Comparison]:
     """Return each comparison once, with its ratio and verdict, from the rows of up to that many processes.
 
-    A comparison that could not run in one of them did not run. One that fewer than `LEAST_PROCESSES` measured has no
-    interval: the verdict is `not run`, and the ratio is their mean.
+    A comparison that could not run in one of them did not run; a fault in any is the reason. One that fewer than
+    `LEAST_PROCESSES` measured has no interval: the verdict is `not run`, and the ratio is their mean.
     """
     found: dict[str, list[Comparison]] = {}
     for row in rows:
@@ -26,9 +26,8 @@ def combined(rows: Sequence[Comparison], processes: int) -> list[Comparison]:
 
 
 def _one(rows: Sequence[Comparison], processes: int) -> Comparison:
-    failed = next((row for row in rows if not row.process_ratios), None)
-    if failed:
-        return failed
+    if failed := [row for row in rows if not row.process_ratios]:
+        return next((row for row in failed if not row.harmless), failed[0])
     if len(rows) == 1 and rows[0].interval:  # this process judged alone
         return rows[0]
     ratios = tuple(row.process_ratios[0] for row in rows)

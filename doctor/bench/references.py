@@ -196,12 +196,15 @@ def refuse_unsaved(sought: Sought, results: Results, save: str | None) -> None:
 def keep_run(results: Results, name: str | None, measured: Bench, place: str) -> bool:
     """Save a run, also without a name: the last run can be a reference, and all runs show how much results vary.
 
-    Return False, after a note, if that is not possible. Where nothing was measured, there is nothing to save.
+    Return False, after a note, if that is not possible. Without a comparison there is nothing that a later run is compared with.
     """
     stopped = measured.interrupted
     if stopped or not any(comparison.ratio for comparison in measured.comparisons):
         if name:
-            note(f"{'the run was interrupted' if stopped else 'nothing was measured'}, so nothing is saved as {name!r}")
+            why = "the run was interrupted" if stopped else "nothing was measured"
+            if measured.metrics and not stopped:
+                why = "only metrics were measured, and runs are compared by their comparisons"
+            note(f"{why}, so nothing is saved as {name!r}")
         return True
     run = KeptRun(time.time(), name or "", place, msgspec.json.encode(measured))
     try:

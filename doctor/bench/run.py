@@ -18,6 +18,7 @@ from tfgpu_doctor.bench.limits import with_measured_limits
 from tfgpu_doctor.bench.names import SUITES, is_own, suite_of
 from tfgpu_doctor.bench.processes import combined
 from tfgpu_doctor.bench.ratio import LEAST_PROCESSES
+from tfgpu_doctor.bench.reasons import TIME_ENDED
 from tfgpu_doctor.host import Completed, Files, Host
 from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric
 from tfgpu_doctor.perf_tests.budget import Passes, passes_for
@@ -125,7 +126,7 @@ def _none_began(order: Order, run: _Run) -> dict[str, str]:
         return {}
     if time.time() < order.started + order.budget_s:
         return {}
-    why = f"the time budget of {order.budget_s:g} s ended before the first test: it includes the examination and the start of "
+    why = f"{TIME_ENDED} of {order.budget_s:g} s ended before the first test: it includes the examination and the start of "
     return {"all tests": f"{why}TensorFlow; try --budget {3 * order.budget_s:g}s"}
 
 
@@ -208,7 +209,7 @@ class _Run:
             if row.process_ratios and not row.interval:
                 test = account.tests[row.key]
                 told = account.outcomes.get(test) == "skipped" and account.reasons[test]
-                late[test] = told or f"the time budget ended before enough processes measured this test: {row.reason}"
+                late[test] = told or f"{TIME_ENDED} ended before enough processes measured this test: {row.reason}"
         return [row for row in rows if account.tests.get(row.key) not in late], late
 
     def failed(self) -> dict[str, str]:
@@ -269,7 +270,7 @@ class _Run:
         """Note the test that was cut off, and those that did not begin, unless they ended in an earlier process."""
         account = self.account
         told = {*account.outcomes, *self._lost}
-        not_begun = f"the time budget of {self._order.budget_s:g} s ended before this test"
+        not_begun = f"{TIME_ENDED} of {self._order.budget_s:g} s ended before this test"
         reasons = {**dict.fromkeys(account.collected, not_begun), **({account.test: why} if account.test else {})}
         self.left_out = {test: reason for test, reason in reasons.items() if test not in told}
 
@@ -311,7 +312,7 @@ class _Run:
         now = time.time()
         if self._ends is not None and now > self._ends + _GRACE_S:
             self._over = True
-            return f"the time budget of {self._order.budget_s:g} s ended while it ran"
+            return f"{TIME_ENDED} of {self._order.budget_s:g} s ended while it ran"
         if self._is_still(now):
             self._read_journal()  # the doctor itself may have been held up
             if self._is_still(now):

@@ -68,7 +68,9 @@ def measure_suites(
             measured = run_suites(order, lambda account, seconds: _show(waiting, account, seconds, budget_s))
         measured = telemetry.added_to(measured)
         conditions = {**conditions_of(facts), **telemetry.conditions_of(measured)}
-        return msgspec.structs.replace(measured, conditions=conditions, busy={} if even_if_busy else busy or {})
+        listed = len(facts.runtime.gpus) if facts.runtime else 0
+        busy = {} if even_if_busy else busy or {}
+        return msgspec.structs.replace(measured, conditions=conditions, busy=busy, gpus_listed=listed)
 
 
 def compiles(facts: Facts) -> bool:

@@ -74,6 +74,8 @@ def test_interrupted_before_anything_was_measured_it_says_so(tmp_path: pathlib.P
         document = json.loads(text)
         jsonschema.validate(document, SCHEMA)
         assert document["interrupted"]
+        assert document["exit_code"] == 130
+        assert document["why"][0].startswith("the run was interrupted")
         assert document["comparisons"] == []
     else:
         assert "interrupted · no comparison was measured" in text
@@ -133,6 +135,8 @@ def test_a_run_is_measured_kept_and_compared_with(tmp_path: pathlib.Path) -> Non
         assert document["causes"][0]["label"] == "no_gpu_in_machine"
     if kept.exists():
         assert json.loads(kept.read_text())["benchmarks"][0]["extra_info"]["verdict"]
+        assert document["exit_code"] == first.returncode
+        assert bool(document["why"]) == bool(first.returncode)
     else:
         assert "was not written" in first.stderr
     again = json.loads(bench(*options, "--compare", "before", **cache).stdout)

@@ -51,6 +51,13 @@ def test_a_fault_in_one_process_is_the_result() -> None:
     assert found == fault
 
 
+def test_a_fault_counts_before_memory_that_another_process_lacked() -> None:
+    fault = Comparison(suite="made_up", name="one", verdict="not run", reason="the result is wrong")
+    lacked = Comparison(suite="made_up", name="one", verdict="not run", reason="out of memory", harmless=True)
+    assert combined([lacked, fault, row(2.0)], 3) == [fault]
+    assert combined([row(2.0), lacked, row(2.0)], 3) == [lacked]
+
+
 def test_a_process_that_judged_alone_keeps_its_verdict() -> None:
     alone = row(2.0, verdict="faster", interval=(1.9, 2.1))
     assert combined([alone], 1) == [alone]

@@ -14,7 +14,7 @@ from tfgpu_doctor.bench.run import SUITE_VERSION
 from tfgpu_doctor.host.results import Results
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.attempt import Attempt
-from tfgpu_doctor.model.facts.bench import Bench, Comparison
+from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric
 from tfgpu_doctor.model.facts.nvidia import Nvml, NvmlGpu
 from tfgpu_doctor.model.facts.python import Distribution, Runtime, Target, TensorFlowGpu
 from tfgpu_doctor.model.report import MachineSummary
@@ -192,6 +192,10 @@ def test_a_name_that_no_run_has_is_refused_before_anything_is_measured(
     ("bench", "why"),
     [
         (Bench(), "nothing was measured"),
+        (
+            Bench(metrics=(Metric(suite="numerics", name="error of sums", value=0.2, unit="of the allowed"),)),
+            "only metrics were measured, and runs are compared by their comparisons",
+        ),
         (Bench(comparisons=(Comparison(suite="pipeline", name="map", verdict="not run"),)), "nothing was measured"),
         (msgspec.structs.replace(run(machine("NVIDIA L4")), interrupted=True), "the run was interrupted"),
     ],

@@ -71,6 +71,7 @@ def test_an_answer_that_is_wrong_has_no_speed() -> None:
     assert comparison.ratio is None
     assert trouble and trouble.fault
     assert "the result of wrong is wrong" in comparison.reason
+    assert not comparison.harmless
 
 
 def test_work_that_did_not_run_on_the_gpu_is_no_gpu_result() -> None:
@@ -88,4 +89,5 @@ def test_memory_that_does_not_suffice_ends_the_comparison_alone() -> None:
 
     comparison, trouble = hold(Variant("too much", too_much, right), product())
     assert comparison.reason.startswith("out of memory: OOM when allocating")
+    assert comparison.harmless
     assert trouble and trouble.fault

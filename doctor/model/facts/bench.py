@@ -41,6 +41,7 @@ class Comparison(Fact, frozen=True):
     name: Text
     verdict: Verdict
     reason: Text = ""  # why it is not `faster`, and whether the clock of a GPU fell meanwhile
+    harmless: bool = False  # of `not run`: nothing is wrong, it only lacked something, such as memory
     ratio: Number | None = None
     interval: tuple[Number, Number] | None = None  # of the ratio, 95 %
     at_least: Number = 1.0  # the ratio must be above this
@@ -84,6 +85,7 @@ class Bench(Fact, frozen=True):
 
     suite_version: Version = ""
     suites: tuple[Text, ...] = ()  # that were ordered; empty: all, or an earlier doctor did not record them
+    gpus_listed: Count = 0  # by TensorFlow; 0: none, or an earlier doctor did not record it
     budget_s: Number | None = None  # None: without a limit
     seconds: Number = 0.0
     conditions: dict[Text, Text] = {}  # what results depend on besides the hardware: versions, settings

@@ -13,8 +13,8 @@ from tfgpu_doctor.checks.speed.suites import (
 )
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.knowledge.references import COPY, MATMUL, sustained_speed
-from tfgpu_doctor.model import Evidence, Finding, Skip
-from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric, Verdict
+from tfgpu_doctor.model import Evidence, Finding, NotMeasured, Skip
+from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric, Side, Verdict
 from tfgpu_doctor.model.facts.stress import Readings
 
 
@@ -30,13 +30,35 @@ def test_a_gpu_that_wins_passes_with_its_figures() -> None:
     assert told == Evidence("device_placement matmul: 5.0 times as fast")
 
 
-@pytest.mark.parametrize("verdict", ["slower", "not shown", "too noisy", "not run"])
+@pytest.mark.parametrize("verdict", ["slower", "not shown", "not run"])
 def test_what_is_not_won_is_said(verdict: Verdict) -> None:
     ratio = None if verdict == "not run" else 0.9
     found = gpu_beats_cpu(Bench(comparisons=(comparison("faster"), comparison(verdict, ratio))), read_knowledge())
     (finding,) = [each for each in found if isinstance(each, Finding)]
     assert finding.message.startswith("1 of 2 comparisons on the GPU does not show a faster candidate")
     assert f"{verdict}, because" in finding.evidence[0]
+
+
+NOISY = comparison("too noisy", 1.3)
+TOO_LARGE = msgspec.structs.replace(comparison("not run", None), reason="out of memory: 4 GiB", harmless=True)
+OF_TWO_PROCESSES = msgspec.structs.replace(comparison("not run", 1.3), interval=None)
+
+
+@pytest.mark.parametrize("unmeasured", [NOISY, TOO_LARGE, OF_TWO_PROCESSES])
+def test_what_could_not_be_measured_is_no_fault_of_the_gpu(unmeasured: Comparison) -> None:
+    won, told = gpu_beats_cpu(Bench(comparisons=(comparison("faster"), unmeasured)), read_knowledge())
+    assert isinstance(won, Evidence)
+    assert isinstance(told, Evidence)
+    assert told.text.startswith("device_placement matmul could not be judged: ")
+    with pytest.raises(NotMeasured, match=f"could not be judged: {unmeasured.verdict}, {unmeasured.reason}"):
+        gpu_beats_cpu(Bench(comparisons=(unmeasured,)), read_knowledge())
+
+
+def test_what_could_not_be_measured_is_not_counted_as_lost() -> None:
+    run = Bench(comparisons=(comparison("slower", 0.9), NOISY, comparison("faster")))
+    (finding,) = [each for each in gpu_beats_cpu(run, read_knowledge()) if isinstance(each, Finding)]
+    assert finding.message.startswith("1 of 3 comparisons on the GPU does not show a faster candidate")
+    assert not any("too noisy" in line for line in finding.evidence)
 
 
 def test_comparisons_on_the_cpu_say_nothing_of_the_gpu() -> None:
@@ -54,11 +76,74 @@ def test_heat_during_the_comparison_is_the_cause() -> None:
     assert not any("sw_power_cap" in line for line in finding.evidence)
 
 
-def metric(value: float, limit: float | None = 100.0, usual: float | None = 80.0) -> Metric:
+def metric(
+    value: float, limit: float | None = 100.0, usual: float | None = 80.0, *, name: str = "matmul 8192 in bfloat16",
+    device: str = "GPU:0",
+) -> Metric:  # fmt: skip
     return Metric(
-        suite="device_placement", name="matmul bfloat16", value=value, unit="TFLOP/s", device="GPU:0", limit=limit,
+        suite="device_placement", name=name, value=value, unit="TFLOP/s", device=device, limit=limit,
         usual=usual, usual_source="1,939 nodes",
     )  # fmt: skip
+
+
+# A step of a small CNN on an H100 beside 224 CPUs, which compute it as fast; and the same of all 8 GPUs.
+AGAINST_CPUS = Comparison(
+    suite="training", name="step[cnn]", verdict="not shown", reason="1.01 times as fast", ratio=1.01, interval=(0.97, 1.05),
+    on_gpu=True, device="GPU:0", candidate=Side(name="cnn on GPU:0", device="GPU:0"), baseline=Side(name="cnn on CPU:0", device="CPU:0"),
+)  # fmt: skip
+ALL_GPUS = tuple(f"GPU:{number}" for number in range(1, 8))
+ALL_AGAINST_CPUS = msgspec.structs.replace(
+    AGAINST_CPUS,
+    suite="mirrored_strategy",
+    name="against_cpu",
+    candidate=Side(name="8 GPUs", device="GPU:0", also=ALL_GPUS),
+)
+FAST = metric(49.8, limit=67.0, usual=None, name="matmul 8192 in float32")
+BY_TF32 = metric(344.0, limit=494.5, usual=330.0, name="matmul 8192 in tf32")
+
+
+@pytest.mark.parametrize(
+    "lost", [AGAINST_CPUS, ALL_AGAINST_CPUS, msgspec.structs.replace(AGAINST_CPUS, verdict="slower")]
+)
+@pytest.mark.parametrize("speeds", [(FAST,), (BY_TF32,), (FAST, BY_TF32, metric(660.0, limit=989.4, usual=None))])
+def test_where_the_gpu_is_as_fast_as_is_due_many_cpus_are_no_fault_of_it(
+    lost: Comparison, speeds: tuple[Metric, ...]
+) -> None:
+    won, told = gpu_beats_cpu(Bench(comparisons=(comparison("faster"), lost), metrics=speeds), read_knowledge())
+    assert isinstance(won, Evidence)
+    assert isinstance(told, Evidence)
+    assert f"{lost.suite} {lost.name}: 1.01 times as fast as the CPUs of this machine" in told.text
+    assert f"{speeds[0].name} on GPU:0: {speeds[0].value:,.4g} TFLOP/s" in told.text
+
+
+HOT = {"0": Readings(samples=20, reasons={"hw_thermal_slowdown": 0.6})}
+SLOW = metric(15.0, limit=67.0, usual=None, name="matmul 8192 in float32")  # 22 % of its peak
+
+
+@pytest.mark.parametrize(
+    ("lost", "speeds"),
+    [
+        (AGAINST_CPUS, ()),
+        (AGAINST_CPUS, (SLOW,)),
+        (AGAINST_CPUS, (metric(200.0, limit=494.5, usual=330.0, name="matmul 8192 in tf32"),)),
+        (AGAINST_CPUS, (FAST, metric(100.0, limit=989.4, usual=None))),  # fast in one precision alone
+        (AGAINST_CPUS, (metric(660.0, limit=989.4, usual=None),)),  # neither side computes in it
+        (AGAINST_CPUS, (metric(49.8, limit=None, usual=None, name="matmul 8192 in float32"),)),
+        (AGAINST_CPUS, (metric(49.8, limit=67.0, usual=None, name="matmul 8192 in float32", device="GPU:1"),)),
+        (ALL_AGAINST_CPUS, (FAST, msgspec.structs.replace(SLOW, device="GPU:5"))),
+        (msgspec.structs.replace(AGAINST_CPUS, readings=HOT), (FAST,)),
+        (msgspec.structs.replace(AGAINST_CPUS, baseline=Side(name="float32", device="GPU:0")), (FAST,)),
+        (msgspec.structs.replace(AGAINST_CPUS, baseline=None), (FAST,)),
+        (msgspec.structs.replace(AGAINST_CPUS, verdict="not run", ratio=None, reason="InternalError: x"), (FAST,)),
+    ],
+)  # fmt: skip
+def test_where_that_is_not_shown_a_comparison_with_the_cpus_stays_lost(
+    lost: Comparison, speeds: tuple[Metric, ...]
+) -> None:
+    found = gpu_beats_cpu(Bench(comparisons=(comparison("faster"), lost), metrics=speeds), read_knowledge())
+    (finding,) = [each for each in found if isinstance(each, Finding)]
+    assert finding.severity == "error"
+    assert f"{lost.suite} {lost.name}" in finding.message
 
 
 @pytest.mark.parametrize("usual", [80.0, None])
