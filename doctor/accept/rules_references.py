@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tfgpu_doctor.accept.quantities import PEAKS, QUANTITIES, Quantity, said
+from tfgpu_doctor.accept.quantities import PEAKS, QUANTITIES, Quantity
 from tfgpu_doctor.accept.requirement import Asked, Case, Requirement
-from tfgpu_doctor.accept.rules_units import stress_values
+from tfgpu_doctor.accept.rules_units import missed_by, stress_values
 from tfgpu_doctor.knowledge import Knowledge, read_knowledge
 from tfgpu_doctor.knowledge.references import MATMUL, Conditions, nearest, number, sustained_speed, target
 from tfgpu_doctor.model.facts.stress import StressedGpu
@@ -32,15 +32,18 @@ def reference_requirements(case: Case) -> Iterator[Requirement]:
 
 
 def _row(case: Case, asked: Asked, quantity: Quantity, share: float) -> Requirement:
-    values, why, remedy = stress_values(case, quantity)
+    values, told, remedy = stress_values(case, quantity)
     if not values or case.facts.stress is None:
-        return asked.unmeasured(why, remedy)
+        return asked.unmeasured(told, remedy)
     knowledge = read_knowledge()
     due = {f"GPU {gpu.index}": _due(gpu, quantity, share, knowledge) for gpu in case.facts.stress.tested}
-    told = said(values, quantity.unit)
     slow = [place for place, each in due.items() if each.least is not None and values[place] < each.least]
     if slow:
-        return asked.missed(told, "; ".join(dict.fromkeys(f"{place}: {due[place].basis}" for place in slow)))
+        by_basis: dict[str, list[str]] = {}
+        for place in slow:
+            by_basis.setdefault(due[place].basis, []).append(place)
+        reason = "; ".join(f"{', '.join(places)}: {basis}" for basis, places in by_basis.items())
+        return missed_by(asked, case, quantity, slow, told, reason)
     unknown = dict.fromkeys(each.basis for each in due.values() if each.least is None)
     if unknown:
         return asked.unjudged(told, "; ".join(unknown))

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from packaging.specifiers import SpecifierSet
 
-from tfgpu_doctor.accept.quantities import PEAKS, speeds_in
+from tfgpu_doctor.accept.power_caps import missed
+from tfgpu_doctor.accept.quantities import PEAKS, QUANTITIES, speed_in
 from tfgpu_doctor.accept.requirement import Asked, Case, Requirement
 from tfgpu_doctor.accept.rules_machine import listed_gpus
 from tfgpu_doctor.accept.terms import Precision, gpu_range
@@ -96,18 +97,20 @@ def _peak(case: Case, precision: Precision, least: float, asked: Asked) -> Requi
             "; ".join(unknown), "remove the requirement from the profile, and require speed-ups instead"
         )
     known = {index: share for index, share in shares.items() if isinstance(share, float)}
-    told = ", ".join(f"GPU {index} {share:.0%}" for index, share in known.items())
-    return asked.judged(min(known.values()) >= least, told)
+    extent = QUANTITIES[precision].extent(facts.stress)
+    told = ", ".join(f"GPU {index} {share:.0%}" for index, share in known.items()) + (f" ({extent})" if extent else "")
+    slow = [index for index, share in known.items() if share < least]
+    return missed(asked, facts, slow, told) if slow else asked.met(told)
 
 
 def peak_shares(stress: StressTest, precision: Precision) -> dict[int, float | str]:
-    """Return for each GPU its best share of its model's peak in all rounds, or why it is unknown."""
+    """Return for each GPU the share of its model's peak that it keeps up, or why it is unknown."""
     return {gpu.index: _share(gpu, precision, read_knowledge()) for gpu in stress.tested}
 
 
 def _share(gpu: StressedGpu, precision: Precision, knowledge: Knowledge) -> float | str:
-    timed = speeds_in(gpu, precision)
-    if not timed:
+    timed = speed_in(gpu, precision)
+    if timed is None:
         errors = [each.error for each in gpu.speeds if each.precision == precision and each.error]
         return errors[0] if errors else gpu.error or f"no matrix product in {precision} was timed"
     model = knowledge.gpu_called(gpu.name)
@@ -116,4 +119,4 @@ def _share(gpu: StressedGpu, precision: Precision, knowledge: Knowledge) -> floa
         return f"the peak of {gpu.name or 'this model'} in {precision} is not in the table of GPUs"
     # The peak of a MIG slice is proportional to its share of the multiprocessors.
     part = min(1.0, gpu.multiprocessors / model.multiprocessors) if gpu.multiprocessors else 1.0
-    return max(timed) / (peak * part)
+    return timed / (peak * part)

@@ -47,19 +47,19 @@ def test_a_shipped_profile_says_what_it_is_for(name: str) -> None:
 
 
 def test_the_nearer_profile_wins_key_by_key(tmp_path: pathlib.Path) -> None:
-    profile_of('extends = "server"\nbudget = "5m"\n[speed-ups]\n"training" = 3\n' + ALLOWED.format(check="HLT005", expires="2027-01-31"), tmp_path, "hall.toml")  # fmt: skip
+    profile_of('extends = "workstation"\nlevel = "deep"\nbudget = "5m"\nsuites = ["device_placement", "training"]\n[speed-ups]\n"training" = 3\n' + ALLOWED.format(check="HLT005", expires="2027-01-31"), tmp_path, "hall.toml")  # fmt: skip
     text = 'extends = "hall.toml"\ngpus = 8\n[speed-ups]\n"training/step[cnn]" = 5\n'
     resolved = profile_of(text + ALLOWED.format(check="LNK001", expires="2027-02-28"), tmp_path)
     profile = resolved.profile
-    assert resolved.chain == ("mine.toml", "hall.toml", "server")
+    assert resolved.chain == ("mine.toml", "hall.toml", "workstation")
     assert (profile.gpus, profile.budget, profile.level, profile.about) == (8, "5m", "deep", "")
     assert profile.speed_ups["training"] == 3
     assert profile.speed_ups["training/step[cnn]"] == 5
-    assert profile.speed_ups["device_placement/gpu[matmul]"] == 4
+    assert profile.speed_ups["device_placement/gpu[matmul]"] == 2
     assert [each.check for each in profile.allowed] == ["HLT005", "LNK001"]
     assert resolved.source("gpus") == "mine.toml"
     assert resolved.source("budget") == "hall.toml"
-    assert resolved.source("speed-ups.device_placement/gpu[matmul]") == "server"
+    assert resolved.source("speed-ups.device_placement/gpu[matmul]") == "workstation"
     assert resolved.source("driver") == "always"
 
 

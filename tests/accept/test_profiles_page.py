@@ -22,7 +22,7 @@ def test_the_example_is_a_profile(tmp_path: pathlib.Path) -> None:
     (example,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     profile = profile_of(example, tmp_path).profile
     assert profile.allowed[0].check == "HLT005"
-    assert profile.speed_ups["training/step[cnn]"] == 2  # of the one that it extends
+    assert profile.reference_fractions["float32"] == 0.75  # of the one that it extends
 
 
 def test_the_examples_of_all_keys_make_a_profile(tmp_path: pathlib.Path) -> None:

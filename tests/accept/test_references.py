@@ -7,12 +7,16 @@ import pathlib
 import msgspec
 import pytest
 from every import every
-from judged import judged, profile_of, red, rows_of, shipped
-from of_models import KNOWLEDGE, machine_of
+from healthy import broken, nvml_gpu
+from judged import bench, judged, profile_of, red, rows_of, shipped
+from of_models import KNOWLEDGE, WON, machine_of
 
 from tfgpu_doctor.accept.page import render_certificate
 from tfgpu_doctor.knowledge.references import MATMUL, sustained_speed
 from tfgpu_doctor.knowledge.schema import GpuModel
+from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.bench import Comparison, Metric, Side
+from tfgpu_doctor.model.facts.health import GpuHealth, Power
 
 DATA_CENTRE = [gpu for gpu in KNOWLEDGE.gpus if gpu.line == "data centre"]
 ASKED = ("float32", "float16")
@@ -111,3 +115,119 @@ def test_every_form_shows_what_was_not_judged(form: str) -> None:
     document = render_certificate(certificate, form)
     assert "not judged" in document
     assert "NVIDIA B200" in document
+
+
+# A power limit below its default
+
+
+def capped(limit_w: float, count: int = 1, **speeds: float) -> Facts:
+    """H100s whose power is limited; 700 W are their default."""
+    facts = machine_of(
+        "NVIDIA H100 80GB HBM3", {"float32": 50.0, "float16": 700.0, **speeds}, count, power_limit_w=700.0
+    )
+    assert facts.stress
+    gpus = tuple(msgspec.structs.replace(each, power_limit_w=limit_w) for each in facts.stress.gpus)
+    return msgspec.structs.replace(facts, stress=msgspec.structs.replace(facts.stress, gpus=gpus))
+
+
+LOW = "the power limit of GPU 0 is 400 of 700 W"
+
+
+@pytest.mark.parametrize(
+    ("toml", "key"),
+    [
+        ("[reference-fractions]\nfloat16 = 0.75", "reference-fractions.float16"),
+        ("[peak-fractions]\nfloat16 = 0.5", "peak-fractions.float16"),
+        ("[metrics]\nfloat16 = '>= 600 TFLOP/s'", "metrics.float16"),
+        ("suites = ['device_placement']\n[metrics]\n'device_placement/matmul 8192 in float16' = '>= 600 TFLOP/s'", "metrics.device_placement/matmul 8192 in float16"),
+        ("suites = ['device_placement']\n[metric-fractions]\n'device_placement/matmul 8192 in float16' = 0.7", "metric-fractions.device_placement/matmul 8192 in float16"),
+    ],
+)  # fmt: skip
+def test_a_row_that_is_missed_names_a_lowered_power_limit(toml: str, key: str, tmp_path: pathlib.Path) -> None:
+    profile = profile_of(f"level = 'deep'\n{toml}\n[checks]\nselect = ['GPU']\n", tmp_path)
+    product = Metric(
+        suite="device_placement",
+        name="matmul 8192 in float16",
+        value=400.0,
+        unit="TFLOP/s",
+        device="GPU:0",
+        limit=989.4,
+    )
+    for limit_w, said in ((400.0, True), (700.0, False), (699.9, False)):
+        facts = capped(limit_w, float16=400.0)
+        row = rows_of(judged(msgspec.structs.replace(facts, bench=bench(*WON, metrics=(product,))), profile))[key]
+        assert row.outcome in ("missed", "explained")
+        assert (LOW in row.measured) == said
+        assert ("require less in the profile" in row.reason) == said
+
+
+def test_a_row_that_is_met_does_not_name_it() -> None:
+    row = rows_of(judged(capped(400.0), shipped("server")))["reference-fractions.float16"]
+    assert (row.outcome, "power limit" in row.measured) == ("met", False)
+
+
+def test_eight_gpus_with_one_limit_are_named_once_and_what_is_asked_of_them_too() -> None:
+    row = rows_of(judged(capped(400.0, 8, float16=300.0), shipped("server")))["reference-fractions.float16"]
+    every_gpu = ", ".join(f"GPU {index}" for index in range(8))
+    assert row.measured.endswith(f"the power limit of {every_gpu} is 400 of 700 W")
+    assert row.reason.startswith(f"{every_gpu}: at least ")
+    assert row.reason.endswith("require less in the profile")
+
+
+def test_copies_do_not_depend_on_the_power_limit(tmp_path: pathlib.Path) -> None:
+    profile = profile_of(
+        "level = 'deep'\n[checks]\nselect = ['GPU']\n[metrics]\nhost-to-device = '>= 99 GB/s'", tmp_path
+    )
+    row = rows_of(judged(capped(400.0), profile))["metrics.host-to-device"]
+    assert (row.outcome, row.measured, row.reason) == ("missed", "GPU 0 25.3 GB/s", "")
+
+
+def test_without_a_stress_test_the_limit_is_the_one_that_nvml_reads(tmp_path: pathlib.Path) -> None:
+    health = GpuHealth(power=Power(enforced_limit_w=250.0, limit_w=350.0, default_limit_w=350.0))
+    trained = Metric(suite="training", name="training cnn", value=900.0, unit="samples/s", device="GPU:0")
+    facts = broken(nvml={"gpus": (nvml_gpu(health=health),)})
+    facts = msgspec.structs.replace(facts, bench=bench(metrics=(trained,)))
+    toml = "suites = ['training']\n[checks]\nselect = ['GPU']\n[metrics]\n'training/training cnn' = '>= 1000 samples/s'"
+    row = rows_of(judged(facts, profile_of(toml, tmp_path)))["metrics.training/training cnn"]
+    assert (row.outcome, row.measured) == (
+        "missed", "900 samples/s on GPU:0; the power limit of GPU 0 is 250 of 350 W"
+    )  # fmt: skip
+
+
+# The host's CPUs
+
+
+def lost_to(cpus: float, each: Comparison) -> Comparison:
+    """A comparison of the GPU with the CPUs of its host, which are so many times as fast."""
+    ratio = 1 / cpus
+    return msgspec.structs.replace(
+        each, ratio=ratio, interval=(0.96 * ratio, 1.04 * ratio), verdict="faster" if ratio > 1 else "slower",
+        candidate=Side(name="on the GPU", device="GPU:0"), baseline=Side(name="on the CPU", device="CPU:0"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["server", "cluster-node"])
+@pytest.mark.parametrize("cpus", [0.8, 2.0])
+@pytest.mark.parametrize(("float16", "accepted"), [(700.0, True), (300.0, False)])
+def test_a_gpu_is_not_refused_because_its_host_has_many_cpus(
+    name: str, cpus: float, float16: float, accepted: bool
+) -> None:
+    """224 CPUs compute a batch nearly as fast as the GPU, or faster. What the GPU itself reaches decides."""
+    products = tuple(
+        Metric(suite="device_placement", name=f"matmul 8192 in {precision}", value=value, unit="TFLOP/s", device="GPU:0", limit=limit)
+        for precision, value, limit in (("float32", 50.0, 66.9), ("float16", float16, 989.4))
+    )  # fmt: skip
+    facts = capped(700.0, float16=float16)
+    assert facts.stress
+    (gpu,) = facts.stress.gpus
+    rounds = msgspec.structs.replace(gpu, rounds=gpu.rounds * 2)
+    found = msgspec.structs.replace(facts.stress, level="soak", seconds=910.0, gpus=(rounds,))
+    run = bench(*(lost_to(cpus, each) for each in WON), metrics=products)
+    certificate = judged(msgspec.structs.replace(facts, level="soak", stress=found, bench=run), shipped(name))
+    assert (certificate.verdict == "accepted") == accepted, red(certificate)
+
+
+def test_only_the_workstation_must_beat_its_cpu() -> None:
+    assert shipped("workstation").profile.speed_ups
+    assert not shipped("server").profile.speed_ups
+    assert not shipped("cluster-node").profile.speed_ups

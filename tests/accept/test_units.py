@@ -101,6 +101,64 @@ def test_one_pair_without_a_speed_is_no_pass(tmp_path: pathlib.Path) -> None:
     assert (row.outcome, row.reason) == ("not measured", "GPU 1 to GPU 0: no copy between two GPUs was timed")
 
 
+def copied(gpus: int, steps: int, gb_per_s: float = 200.0) -> Facts:
+    """GPUs in a ring, each of which copied to the next `steps` ones before the time was over."""
+    ring = [
+        transfer(f"GPU:{place}", f"GPU:{(place + step) % gpus}", host_memory="", gb_per_s=gb_per_s)
+        for step in range(1, steps + 1)
+        for place in range(gpus)
+    ]
+    with_host = [each for each in transfers(*range(gpus)) if "host" in (each.source, each.destination)]
+    return under_stress(stress(*map(stressed_gpu, range(gpus)), transfers=(*with_host, *ring)))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "steps", "told"),
+    [
+        (2, 1, "GPU 0 to GPU 1 200 GB/s, GPU 1 to GPU 0 200 GB/s"),
+        (4, 1, " (4 of 12 routes; no time was left for the other 8)"),
+        (4, 3, "200 GB/s (GPU 0 to GPU 1) to 200 GB/s (GPU 0 to GPU 1)"),
+        (8, 1, " (8 of 56 routes; no time was left for the other 48)"),
+        (8, 7, "200 GB/s (GPU 0 to GPU 1) to 200 GB/s (GPU 0 to GPU 1)"),
+    ],
+)
+def test_copies_between_gpus_say_how_many_of_the_routes_had_time(
+    gpus: int, steps: int, told: str, tmp_path: pathlib.Path
+) -> None:
+    toml = DEEP + "[metrics]\ndevice-to-device = '>= 190 GB/s'\n[spreads]\ndevice-to-device = '<= 5 %'"
+    rows = by(toml, copied(gpus, steps), tmp_path)
+    row = rows["metrics.device-to-device"]
+    assert (row.outcome, row.required) == ("met", "at least 190 GB/s on every route between GPUs that was copied over")
+    assert row.measured.endswith(told)
+    assert rows["spreads.device-to-device"].measured.endswith(told)
+
+
+def test_a_slow_route_among_those_that_had_time_is_missed(tmp_path: pathlib.Path) -> None:
+    facts = copied(8, 1)
+    assert facts.stress
+    slow = msgspec.structs.replace(facts.stress.transfers[-1], gb_per_s=40.0)
+    found = msgspec.structs.replace(facts.stress, transfers=(*facts.stress.transfers[:-1], slow))
+    row = by(
+        DEEP + "[metrics]\ndevice-to-device = '>= 190 GB/s'", msgspec.structs.replace(facts, stress=found), tmp_path
+    )["metrics.device-to-device"]
+    assert row.outcome == "missed"
+    assert "GPU 7 to GPU 0 40 GB/s (8 of 56 routes" in row.measured
+
+
+def test_a_gpu_that_no_other_copied_to_is_no_pass(tmp_path: pathlib.Path) -> None:
+    """The copies ended before each GPU had sent and received."""
+    facts = copied(4, 1)
+    assert facts.stress
+    found = msgspec.structs.replace(facts.stress, transfers=facts.stress.transfers[:-1], transfers_error="it died")
+    row = by(
+        DEEP + "[metrics]\ndevice-to-device = '>= 190 GB/s'", msgspec.structs.replace(facts, stress=found), tmp_path
+    )["metrics.device-to-device"]
+    assert (row.outcome, row.reason) == (
+        "not measured",
+        "no copy from GPU 3 to another GPU was timed; no copy from another GPU to GPU 0 was timed",
+    )
+
+
 def test_one_gpu_without_a_value_is_no_pass(tmp_path: pathlib.Path) -> None:
     silent = stressed_gpu(1, rounds=(stress_round(readings=readings(power_w=None)),))
     row = by(DEEP + "[metrics]\npower = '>= 100 W'", under_stress(stress(stressed_gpu(0), silent)), tmp_path)[
@@ -137,8 +195,8 @@ SUITES = (
 @pytest.mark.parametrize(
     ("toml", "metrics", "key", "outcome", "measured"),
     [
-        ("'training/training cnn' = '>= 9000 samples/s'", (trained(9100.0), trained(40.0, "CPU:0")), "training/training cnn", "met", "9,100 samples/s on GPU:0"),
-        ("'training/training cnn' = '>= 9000 samples/s'", (trained(8900.0),), "training/training cnn", "missed", "8,900 samples/s on GPU:0"),
+        ("'training/training cnn' = '>= 9000 samples/s'", (trained(9100.0), trained(40.0, "CPU:0")), "training/training cnn", "met", "9,100 samples/s on GPU:0 of 2"),
+        ("'training/training cnn' = '>= 9000 samples/s'", (trained(8900.0),), "training/training cnn", "missed", "8,900 samples/s on GPU:0 of 2"),
         ("'training/training cnn' = '>= 9000 samples/s'", (trained(9100.0), trained(8000.0, "GPU:1")), "training/training cnn", "missed", "9,100 samples/s on GPU:0, 8,000 samples/s on GPU:1"),
         ("all-reduce = '>= 230 GB/s'", (all_reduce("256 MiB", 229.0), all_reduce("17 MiB", 90.0)), "mirrored_strategy/all-reduce", None, None),
         ("all-reduce = '>= 230 GB/s'", (all_reduce("1024 MiB", 232.0), all_reduce("2 MiB", 40.0)), "mirrored_strategy/all-reduce", "met", "232 GB/s on GPU (all-reduce of 1024 MiB)"),
@@ -158,7 +216,8 @@ def test_what_suites_measure(
 
 def test_replicas_on_a_cpu_use_no_link(tmp_path: pathlib.Path) -> None:
     size = all_reduces()[-1].removeprefix("all-reduce of ")
-    facts = msgspec.structs.replace(on_two(), bench=bench(*WON, metrics=(all_reduce(size, 999.0, "CPU"),)))
+    together = comparison("mirrored_strategy", "against_cpu")
+    facts = msgspec.structs.replace(on_two(), bench=bench(*WON, together, metrics=(all_reduce(size, 999.0, "CPU"),)))
     assert (
         by(SUITES + "all-reduce = '>= 1 GB/s'", facts, tmp_path)["metrics.mirrored_strategy/all-reduce"].outcome
         == "not measured"
