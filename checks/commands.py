@@ -24,20 +24,24 @@ NOT_FROM_PIP = f"pip's TensorFlow for 64-bit Arm is built without CUDA. {BUILDS_
 
 
 def pip(target: Target, *words: str) -> tuple[str, ...]:
-    """Return the command that lets pip do this in the target; empty if that Python rejects pip (PEP 668).
+    """Return the commands that let pip do this in the target; empty if that Python rejects pip (PEP 668).
 
     An environment that uv made has no pip: there, uv does the same (https://docs.astral.sh/uv/pip/packages/). A new one has
-    nothing that tells who made it, nor a pip.
+    nothing that tells who made it, nor a pip. In one of conda or pixi without pip, Python's own copy of it comes first.
     """
-    if target.externally_managed:
+    if target.rejects_pip:
         return ()
-    by_uv = any(each.installer == "uv" for each in target.distributions)
+    made_by = {each.installer.lower().partition(" ")[0] for each in target.distributions}
     empty = target.attempt.answered and not target.distributions
-    if target.find("pip") or not (by_uv or empty):
-        return (shlex.join([target.executable, "-m", "pip", *words]),)
-    action, *rest = words
-    options = [each for each in rest if each != "-y"]  # uv asks nothing
-    return (shlex.join(["uv", "pip", action, "--python", target.executable, *options]),)
+    has_pip = target.find("pip") is not None
+    if target.extends or (not has_pip and ("uv" in made_by or empty)):
+        action, *rest = words
+        options = [each for each in rest if each != "-y"]  # uv asks nothing
+        return (shlex.join(["uv", "pip", action, "--python", target.lasting_python, *options]),)
+    # where pip installed something, it is there, listed or not; PDM leaves no name, nor do a Linux distribution's packages
+    lacks_pip = not has_pip and "pip" not in made_by and (made_by - {""} or target.prefix != target.base_prefix)
+    command = shlex.join([target.executable, "-m", "pip", *words])
+    return (shlex.join([target.executable, "-m", "ensurepip"]), command) if made_by and lacks_pip else (command,)
 
 
 def has_no_cuda_wheel(system: System | None, knowledge: Knowledge) -> bool:
@@ -77,14 +81,14 @@ def bring_cuda_libraries(
             f"{why} pip cannot install them for this release: install the CUDA {tensorflow.cuda_version} and cuDNN "
             f"{tensorflow.cudnn_version} libraries, or TensorFlow {first} or newer with the extra [and-cuda]."
         )
-    if target.externally_managed:
+    if target.rejects_pip:
         return Fix(f"{why} This Python rejects pip: create a virtual environment first, `python3 -m venv`.")
     number = tensorflow.version.partition("+")[0]
     wanted = "tf-nightly[and-cuda]" if nightly else f"tensorflow[and-cuda]=={number}"
     releases = () if nightly else knowledge.tensorflow_releases
     missed = next((folders_not_looked_in(each) for each in releases if each.version == number), [])
     folders = ", ".join(f"nvidia/{name}" for name in missed)
-    repair = shlex.join(["tfgpu-doctor", "fix", "--apply", "--python", target.executable])
+    repair = shlex.join(["tfgpu-doctor", "fix", "--apply", "--python", target.lasting_python])
     then = f" This release does not search {folders}: after that, run `{repair}`." if folders else ""
     capabilities = [gpu.compute_capability for gpu in (cuda_driver.gpus if cuda_driver else ())]
     needed = requirements_on(target, tensorflow.distribution, "nvidia-cudnn")

@@ -36,8 +36,9 @@ def library_path_is_inherited(
     resolution: Resolution | None = None,
     runtime: Runtime | None = None,
 ) -> Yielded:
-    """A line in bin/activate or in conda's activate.d affects only programs started from that shell. An IDE or notebook
-    server started from the desktop runs the same Python without it, and does not find the CUDA libraries.
+    """A line in bin/activate or in conda's activate.d, or what `conda env config vars set` saved, affects only programs
+    started from that shell. An IDE or notebook server started from the desktop runs the same Python without it, and does
+    not find the CUDA libraries.
 
     Fix: start it from the activated shell, or set the variable in its run configuration or kernel.json.
     """
@@ -54,7 +55,7 @@ def library_path_is_inherited(
             cause="env_vars_not_inherited_by_ide_or_notebook",
             confidence="medium",
             evidence=(
-                f"the activation scripts contain: export {_VARIABLE}={written}",
+                f"its activation sets {_VARIABLE}={written}",
                 f"{_VARIABLE} in this process is {here or 'not set'}",
                 *(each.said for each in lost[:_LISTED]),
             ),

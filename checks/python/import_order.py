@@ -68,7 +68,7 @@ def _another_tensorflow(target: Target, runtime: Runtime | None) -> Finding | No
     hidden = _hidden_tensorflow(target) if _error(runtime) else ""
     if not hidden:
         return None
-    folder = _searched_for(file)
+    folder = searched_for(file)
     return Finding(
         f"{file} is imported instead of the TensorFlow in {hidden}",
         cause="local_module_shadows_tensorflow",
@@ -105,7 +105,7 @@ def _shadowing(copy: Copy, runtime: Runtime | None) -> Finding:
 
 def _hidden_tensorflow(target: Target) -> str:
     """Return the folder of an installed TensorFlow that is not the imported one; empty if there is none."""
-    here = _searched_for(target.tensorflow_file)
+    here = searched_for(target.tensorflow_file)
     if not target.tensorflow_file or any(
         found.folder == here and found.name.startswith(("tensorflow", "tf-nightly", "intel-tensorflow"))
         for found in target.distributions
@@ -115,7 +115,7 @@ def _hidden_tensorflow(target: Target) -> str:
     return owning[0] if owning and here not in owning else ""
 
 
-def _searched_for(file: str) -> str:
+def searched_for(file: str) -> str:
     """Return the folder of the search path in which a module was found."""
     folder, name = os.path.split(file)
     return os.path.dirname(folder) if name == "__init__.py" else folder

@@ -70,6 +70,7 @@ def kernel_runs_target(notebooks: Notebooks, target: Target) -> Yielded:
     """
     if not notebooks.kernels:
         raise Skip("no Jupyter kernel for Python was found")
+    is_ones_own = not target.is_doctors_own  # a notebook has no use for the doctor's own environment
     gone = [kernel for kernel in notebooks.kernels if not kernel.interpreter.exists]
     for kernel in gone:
         yield Finding(
@@ -81,7 +82,7 @@ def kernel_runs_target(notebooks: Notebooks, target: Target) -> Yielded:
         )
     rest = [kernel for kernel in notebooks.kernels if kernel not in gone]
     fitting = [kernel.name for kernel in rest if kernel.interpreter.is_target is not False]
-    if not fitting and not notebooks.running:
+    if is_ones_own and not fitting and not notebooks.running:
         name = os.path.basename(target.prefix) or "tensorflow"
         yield Finding(
             "no Jupyter kernel runs the examined Python: a notebook would use a different one",
@@ -97,9 +98,9 @@ def kernel_runs_target(notebooks: Notebooks, target: Target) -> Yielded:
 
 
 def _install_kernel(target: Target, name: str) -> tuple[str, ...]:
-    if target.externally_managed:
+    if target.rejects_pip:
         return ()
-    return (shlex.join([target.executable, "-m", "ipykernel", "install", "--user", "--name", name]),)
+    return (shlex.join([target.lasting_python, "-m", "ipykernel", "install", "--user", "--name", name]),)
 
 
 def _said(kernel: Kernel) -> str:

@@ -38,6 +38,8 @@ def requirements_exist(project: Project, target: Target, knowledge: Knowledge, s
         raise Skip("no file in the working folder names a TensorFlow package")
     if not target.attempt.answered:
         raise NotMeasured("the packages of the target could not be read")
+    if target.is_doctors_own:
+        raise Skip("this Python is tfgpu-doctor's own: nothing that the project requires is installed in it")
     first = knowledge.boundaries["tensorflow_gpu_first_empty_release"].value
     last = knowledge.boundaries["tensorflow_gpu_last_release"].value
     empty = [each for each in project.requirements if _asks_for_empty(each.words, first)]

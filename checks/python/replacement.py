@@ -32,7 +32,7 @@ def replace_with_cuda_build(
         return installation
     names = [each for each in owners if each]  # no distribution lists the files of some builds
     removed = pip(target, "uninstall", "-y", *names) if names else ()
-    return Fix(installation.text, (*removed, *installation.commands))
+    return Fix(installation.text, tuple(dict.fromkeys((*removed, *installation.commands))))
 
 
 def install_cuda_build(
@@ -51,7 +51,7 @@ def install_cuda_build(
     """
     on_linux = system is None or system.os == "Linux"
     number = number or (_newest_for(target, system, knowledge) if on_linux else "")
-    if target.externally_managed:
+    if target.rejects_pip:
         return Fix(f"{why} This Python rejects pip: create a virtual environment first, `python3 -m venv`.")
     if not number or not on_linux:
         plain = f"{requirement(system)}=={number}" if number else requirement(system)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tfgpu_doctor.model.facts.python import Target, TensorFlow
 
-_INSTALLERS = ("pip", "uv", "poetry", "")  # Poetry writes its version too: "Poetry 1.8.2"
+# Poetry writes its version too, "Poetry 1.8.2"; pixi's is its constant PIXI_UV_INSTALLER
+_INSTALLERS = ("pip", "uv", "uv-pixi", "poetry", "pdm", "")
 
 
 def is_from_index(target: Target, tensorflow: TensorFlow) -> bool:

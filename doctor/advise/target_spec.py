@@ -58,13 +58,14 @@ class TargetSpec:
 def spec_of(facts: Facts, knowledge: Knowledge) -> TargetSpec:
     """Return the target for an examined machine. Of several GPUs, the one with the highest compute capability counts.
 
-    The doctor's own environment is no target, and its Python no limit: nobody's program runs there.
+    The doctor's own environment is no target, and its Python no limit: nobody's program runs there. Nor is a Python of another
+    kind than TensorFlow's wheels are for.
     """
-    system, target = facts.system, None if facts.target and facts.target.is_doctors_own else facts.target
+    system, target = facts.system, facts.target if facts.target and _takes_wheels(facts.target) else None
     os = ("wsl" if system.wsl else _OS.get(system.os, system.os)) if system else "linux"
     architecture = _ARCHITECTURE.get(system.architecture, system.architecture) if system else "x86_64"
     answered = target is not None and target.attempt.answered
-    managed = target is not None and answered and target.externally_managed
+    managed = target is not None and answered and target.rejects_pip
     usable = target is not None and answered and not managed
     driver = _driver(facts, "Windows" if os in ("windows", "wsl") else "Linux", knowledge)
     module = _module(facts)
@@ -80,17 +81,25 @@ def spec_of(facts: Facts, knowledge: Knowledge) -> TargetSpec:
         gpu=gpus[0] if gpus else None,
         lowest_capability=gpus[-1].compute_capability if len(gpus) > 1 else "",
         board=system.board if system else "",
-        interpreter=target.executable if target and usable else "",
+        interpreter=target.lasting_python if target and usable else "",
         install=_install_into(target) if target and usable else "",
-        base=target.executable if target and managed else "",
+        base=target.lasting_python if target and managed else "",
     )
 
 
+def _takes_wheels(target: Target) -> bool:
+    """Return whether TensorFlow could be installed into the target if its version fits."""
+    return not target.is_doctors_own and not target.free_threaded and target.implementation in ("", "cpython")
+
+
 def _install_into(target: Target) -> str:
-    """Return the command that installs packages into the target: with uv where it made the environment, which has no pip."""
+    """Return the command that installs packages into the target: with uv where it made the environment, which has no pip.
+
+    Where Python's own copy of pip is to be installed first, that is a part of it.
+    """
     from tfgpu_doctor.checks.commands import pip
 
-    return "".join(pip(target, "install"))
+    return " && ".join(pip(target, "install"))
 
 
 def gpus_of(facts: Facts, knowledge: Knowledge) -> list[Gpu]:

@@ -167,7 +167,11 @@ def _refuse_unknown_values(settings: Any) -> None:
 
 
 def _python_from(folder: str, python: str) -> str:
-    """Return the Python that a settings file in this folder names: a name on $PATH, else a path that starts at the folder."""
+    """Return the Python that a settings file in this folder names: a name on $PATH, else a path that starts at the folder.
+
+    No shell replaces ~ in a settings file.
+    """
+    python = os.path.expanduser(python)
     beside = os.path.join(folder, python)
     is_name = os.path.basename(python) == python and not os.path.lexists(beside)
     return python if is_name and shutil.which(python) else beside

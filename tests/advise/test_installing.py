@@ -32,7 +32,7 @@ PYTHON = "/home/jane doe/.venv/bin/python"
         ((), f"uv pip install --python '{PYTHON}'"),
         ((NUMPY, distribution("pip", "26.1", installer="uv")), f"'{PYTHON}' -m pip install"),
         ((distribution("pip", "26.1"),), f"'{PYTHON}' -m pip install"),
-        ((distribution("numpy", "2.1.3", installer="conda"),), f"'{PYTHON}' -m pip install"),
+        ((distribution("numpy", "2.1.3", installer="conda"),), f"'{PYTHON}' -m ensurepip && '{PYTHON}' -m pip install"),
     ],
 )
 def test_uv_stands_for_pip_where_there_is_no_pip(distributions: tuple[Distribution, ...], command: str) -> None:

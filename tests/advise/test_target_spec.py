@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from healthy import distribution, target
@@ -129,6 +131,29 @@ def test_the_doctors_own_environment_is_none_to_install_into() -> None:
         "uv venv --seed --python 3.13 tensorflow-gpu",
         "uv pip install --python tensorflow-gpu 'tensorflow[and-cuda]==2.21.0'",
     )
+
+
+@pytest.mark.parametrize("changes", [{"free_threaded": True}, {"implementation": "pypy"}])
+def test_a_python_of_another_kind_is_none_to_install_into(changes: dict[str, Any]) -> None:
+    spec = spec_of(Facts(system=LINUX, target=target(version="3.13.1", **changes)), KNOWLEDGE)
+    assert (spec.python, spec.interpreter, spec.install, spec.base) == ("", "", "", "")
+
+
+def test_below_a_layer_of_uv_the_project_is_the_target() -> None:
+    layer = target(
+        executable="/cache/builds-v0/.tmpI/bin/python", prefix="/cache/builds-v0/.tmpI", extends="/p/.venv",
+        distributions=(distribution("tfgpu-doctor", "1.0.0", installer="uv"),),
+    )  # fmt: skip
+    advice = advise(spec_of(Facts(system=LINUX, target=layer), KNOWLEDGE), KNOWLEDGE)
+    assert advice.commands[0].startswith("uv pip install --python /p/.venv/bin/python3 'tensorflow[and-cuda]==")
+    assert advice.commands[-1] == "tfgpu-doctor --python /p/.venv/bin/python3"
+
+
+def test_where_pip_is_missing_the_advice_begins_with_it() -> None:
+    bare = target(distributions=(distribution("wheel", "0.45.1", installer="conda"),))
+    advice = advise(spec_of(Facts(system=LINUX, target=bare), KNOWLEDGE), KNOWLEDGE)
+    python = "/home/user/venv/bin/python"
+    assert advice.commands[0].startswith(f"{python} -m ensurepip && {python} -m pip install 'tensorflow[and-cuda]==")
 
 
 def test_nothing_known_limits_nothing() -> None:

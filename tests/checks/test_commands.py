@@ -72,6 +72,47 @@ def test_in_an_environment_of_uv_uv_stands_for_pip() -> None:
     assert pip(msgspec.structs.replace(found, externally_managed=True), "install", "numpy") == ()
 
 
+@pytest.mark.parametrize("installers", [("conda",), ("conda", "uv-pixi"), ("PDM 2.20",), ("",), ("", "conda")])
+def test_an_environment_without_pip_first_gets_one(installers: tuple[str, ...]) -> None:
+    """conda-forge's Python brings no pip any more (conda-forge/python-feedstock, 3.13), nor do pixi and PDM."""
+    found = target(distributions=tuple(distribution(f"d{each}", "1.0", installer=each) for each in installers))
+    assert pip(found, "install", "numpy") == (
+        "/home/user/venv/bin/python -m ensurepip",
+        "/home/user/venv/bin/python -m pip install numpy",
+    )
+    with_pip = msgspec.structs.replace(found, distributions=(*found.distributions, distribution("pip", "26.1")))
+    assert pip(with_pip, "install", "numpy") == ("/home/user/venv/bin/python -m pip install numpy",)
+
+
+def test_where_pip_installed_something_it_is_there() -> None:
+    found = target(distributions=(distribution("numpy", "2.1.3"), distribution("six", "1.16.0", installer="conda")))
+    assert pip(found, "install", "six") == ("/home/user/venv/bin/python -m pip install six",)
+    systems = target(prefix="/usr", base_prefix="/usr", distributions=(distribution("six", "1.16.0", installer=""),))
+    assert pip(systems, "install", "six") == ("/home/user/venv/bin/python -m pip install six",)
+
+
+LAYER = "/home/user/.cache/uv/builds-v0/.tmpIUxDYD"
+
+
+def test_what_is_installed_lasts_longer_than_a_layer_of_uv() -> None:
+    """`uv run --with tfgpu-doctor` deletes its layer when the doctor ends."""
+    mine = (distribution("tfgpu-doctor", "1.0.0", folder=f"{LAYER}/lib/python3.12/site-packages", installer="uv"),)
+    found = target(executable=f"{LAYER}/bin/python", prefix=LAYER, extends="/home/jane doe/.venv", distributions=mine)
+    assert pip(found, "install", "numpy") == ("uv pip install --python '/home/jane doe/.venv/bin/python3' numpy",)
+    with_pip = msgspec.structs.replace(found, distributions=(*mine, distribution("pip", "26.1")))
+    assert pip(with_pip, "install", "numpy") == pip(found, "install", "numpy")
+    windows = msgspec.structs.replace(found, executable="C:\\layer\\Scripts\\python.exe", extends="C:/p/.venv")
+    assert windows.lasting_python.startswith("C:/p/.venv")
+    assert windows.lasting_python.endswith("python.exe")
+
+
+def test_a_python_that_is_told_to_install_all_the_same_does() -> None:
+    managed = target(executable="/usr/bin/python3", prefix="/usr", externally_managed=True)
+    assert pip(managed, "install", "numpy") == ()
+    told = msgspec.structs.replace(managed, breaks_system_packages=True)
+    assert pip(told, "install", "numpy") == ("/usr/bin/python3 -m pip install numpy",)
+
+
 def test_a_new_environment_of_uv_has_nothing_that_tells_of_it() -> None:
     new = target(distributions=())
     assert pip(new, "install", "numpy") == ("uv pip install --python /home/user/venv/bin/python numpy",)

@@ -178,6 +178,13 @@ def test_a_path_to_python_starts_at_the_file_that_names_it(tmp_path: pathlib.Pat
         assert read_configuration(str(here)).with_options(python=".venv").python == ".venv"  # from the working folder
 
 
+def test_a_path_to_python_may_start_at_home(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/jane")
+    monkeypatch.setenv("USERPROFILE", "/home/jane")
+    (tmp_path / "tfgpu-doctor.toml").write_text('python = "~/venvs/tf"\n')
+    assert read_configuration(str(tmp_path)).python == "/home/jane/venvs/tf"
+
+
 def test_a_python_on_path_stays_a_name(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands = tmp_path / "commands"
     commands.mkdir()

@@ -19,7 +19,12 @@ CONDA_RECORDS = ("tensorflow", "_tflow_select", "cudatoolkit", "cudnn", "cuda-",
 TOOL_RECORDS = ("pipx_metadata.json", "uv-receipt.toml")
 # `uvx` and `uv run --with` make theirs in uv's cache, and leave no record (uv 0.13.9)
 CACHED = ("archive-v", "builds-v")
-EXPORTED = ("export LD_LIBRARY_PATH", "export XLA_FLAGS")
+EXPORTED = ("LD_LIBRARY_PATH", "XLA_FLAGS")
+UNSET = "***unset***"  # what conda writes for a variable that was taken out
+# of `uv run --with`, in pyvenv.cfg (uv's EphemeralEnvironment::set_parent_environment)
+PARENT = "extends-environment"
+IMPLEMENTATIONS = ("cpython", "pypy", "graalpy")
+ON = ("1", "true", "yes", "on", "y", "t")  # pip's strtobool
 MOST_BYTES = 64 << 20  # of a file; the longest RECORDs of real packages have a few MiB
 HIDING = ("tensorflow", "keras", "numpy", "google", "six", "wrapt", "absl", "h5py", "requests", "packaging")
 
@@ -165,16 +170,46 @@ def conda_packages() -> dict[str, str]:
 
 
 def exports() -> dict[str, str]:
-    """The relevant variables that activating this environment sets, as its scripts write them."""
-    found: dict[str, str] = {}
+    """The relevant variables that activating this environment sets, as its scripts write them.
+
+    conda sets those that `conda env config vars set` saved before it runs the scripts.
+    """
+    found = saved_variables()
     folder = os.path.join(sys.prefix, "etc", "conda", "activate.d")
     scripts = [os.path.join(folder, name) for name in names(folder) if name.endswith(".sh")]
     for script in [os.path.join(sys.prefix, "bin", "activate")] + scripts:
         for line in read(script).splitlines():
             name, equals, value = line.strip().partition("=")
-            if equals and name in EXPORTED:
+            if equals and name in ["export " + each for each in EXPORTED]:
                 found[name.split()[1]] = value
     return found
+
+
+def saved_variables() -> dict[str, str]:
+    """The relevant variables in conda-meta/state, where `conda env config vars set` saves them."""
+    try:
+        state = json.loads(read(os.path.join(sys.prefix, "conda-meta", "state")) or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    saved = state.get("env_vars") if isinstance(state, dict) else None
+    rows = saved.items() if isinstance(saved, dict) else ()
+    return {name: value for name, value in rows if name in EXPORTED and isinstance(value, str) and value != UNSET}
+
+
+def extended() -> str:
+    """The environment that `uv run --with` laid this one over; empty if it did not."""
+    for line in read(os.path.join(sys.prefix, "pyvenv.cfg")).splitlines():
+        name, _, value = line.partition("=")
+        if name.strip() == PARENT:
+            return value.strip()
+    return ""
+
+
+def beside(working_folder: str, own: str) -> str:
+    """The environment in the working folder, if it is another than one's own."""
+    folder = os.path.join(working_folder, ".venv")
+    is_there = bool(working_folder) and is_file(folder, "pyvenv.cfg")
+    return folder if is_there and os.path.realpath(folder) != os.path.realpath(own) else ""
 
 
 def main() -> None:
@@ -186,17 +221,25 @@ def main() -> None:
     found, owners = distributions(sys.path)
     library = os.path.dirname(os.__file__)
     user_site = site.getusersitepackages() if site.ENABLE_USER_SITE else ""
+    parent = extended()
+    implementation = sys.implementation.name
+    is_base = os.path.realpath(parent) == os.path.realpath(sys.base_prefix) if parent else sys.prefix == sys.base_prefix
     answer = {
         "executable": sys.executable,
         "version": "%d.%d.%d" % sys.version_info[:3],
         "bits": struct.calcsize("P") * 8,
+        "implementation": implementation if implementation in IMPLEMENTATIONS else "other",
+        "free_threaded": "t" in getattr(sys, "abiflags", ""),  # Windows has none before 3.14
         "prefix": sys.prefix,
         "base_prefix": sys.base_prefix,
         "search_path": sys.path,
         "working_folder": working_folder,
         "user_site": user_site,
-        "externally_managed": sys.prefix == sys.base_prefix and is_file(library, "EXTERNALLY-MANAGED"),
-        "is_of_one_tool": is_of_one_tool(sys.prefix),
+        "externally_managed": is_base and is_file(library, "EXTERNALLY-MANAGED"),
+        "breaks_system_packages": os.environ.get("PIP_BREAK_SYSTEM_PACKAGES", "").lower() in ON,
+        "extends": parent,
+        "beside": beside(working_folder, parent or sys.prefix),
+        "is_of_one_tool": not parent and is_of_one_tool(sys.prefix),
         "conda_packages": conda_packages(),
         "distributions": found,
         "tensorflow_owners": owners,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from typing import Literal
+
 from tfgpu_doctor.model.facts.attempt import Attempt, Fact
 from tfgpu_doctor.model.facts.copies import Copy
 from tfgpu_doctor.model.redaction import Count, FilePath, Line, ModelName, Number, PackageName, Text, Variable, Version
@@ -24,12 +27,17 @@ class Target(Fact, frozen=True):
     executable: FilePath = ""
     version: Version = ""
     bits: Count = 0
+    implementation: Literal["", "cpython", "pypy", "graalpy", "other"] = ""  # empty in records of older doctors
+    free_threaded: bool = False  # built without the global interpreter lock: 3.13t
     prefix: FilePath = ""
     base_prefix: FilePath = ""
     search_path: tuple[FilePath, ...] = ()
     working_folder: FilePath = ""
     user_site: FilePath = ""
     externally_managed: bool = False
+    breaks_system_packages: bool = False  # PIP_BREAK_SYSTEM_PACKAGES tells pip to install all the same
+    extends: FilePath = ""  # the environment that `uv run --with` laid this one over, which it deletes at its end
+    beside: FilePath = ""  # another environment, .venv in the working folder
     is_of_one_tool: bool = False  # pipx, `uv tool` or `uvx` made it for one program and what that needs
     conda_packages: dict[PackageName, Text] = {}  # conda-meta's tensorflow and cuda records: name to version and build
     distributions: tuple[Distribution, ...] = ()
@@ -44,6 +52,19 @@ class Target(Fact, frozen=True):
     def find(self, name: str) -> Distribution | None:
         """The distribution of that canonical name that comes first on the search path."""
         return next((found for found in self.distributions if found.name == name), None)
+
+    @property
+    def rejects_pip(self) -> bool:
+        """Whether pip refuses to install into it."""
+        return self.externally_managed and not self.breaks_system_packages
+
+    @property
+    def lasting_python(self) -> str:
+        """The interpreter to install with: what is installed into a layer of `uv run --with` is gone when that ends."""
+        if not self.extends:
+            return self.executable
+        on_windows = self.executable.lower().endswith(".exe")
+        return os.path.join(self.extends, *(("Scripts", "python.exe") if on_windows else ("bin", "python3")))
 
     @property
     def is_doctors_own(self) -> bool:

@@ -214,6 +214,7 @@ def test_a_library_that_it_does_not_find_is_not(judge: Judge, resolution: Resolu
 
 
 BY_CONDA = target(distributions=(distribution("tensorflow", "2.20.0", installer="conda"),))
+BY_PIXI = target(distributions=(distribution("tensorflow", "2.20.0", installer="uv-pixi"),))
 BY_POETRY = target(distributions=(distribution("tensorflow", "2.20.0", installer="Poetry 1.8.2"),))
 
 
@@ -234,7 +235,7 @@ def test_of_a_build_from_elsewhere_only_a_run_tells(judge: Judge, sections: dict
     assert tried.cause == "pip_without_and_cuda_extra"
 
 
-@every("sections", [{}, {"tensorflow": {"wheel_tag": ""}}, {"target": BY_POETRY}])
+@every("sections", [{}, {"tensorflow": {"wheel_tag": ""}}, {"target": BY_POETRY}, {"target": BY_PIXI}])
 def test_of_the_indexs_wheel_it_is_known_where_it_looks(judge: Judge, sections: dict[str, Any]) -> None:
     assert judge.finding(cuda_libraries_are_installed, cuda_libraries=NOWHERE, runtime=None, **sections)
 

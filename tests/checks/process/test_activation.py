@@ -42,7 +42,7 @@ def saying(value: str) -> dict[str, Any]:
 def test_a_path_that_did_not_come_along(judge: Judge, value: str) -> None:
     finding = judge.finding(library_path_is_inherited, **{**LOST, **saying(value)})
     assert (finding.cause, finding.severity) == ("env_vars_not_inherited_by_ide_or_notebook", "error")
-    assert f"the activation scripts contain: export LD_LIBRARY_PATH={value}" in finding.evidence
+    assert f"its activation sets LD_LIBRARY_PATH={value}" in finding.evidence
     assert "LD_LIBRARY_PATH in this process is not set" in finding.evidence
     assert finding.fix and finding.fix.commands[0].startswith(f"export LD_LIBRARY_PATH={FOLDER}$")
 

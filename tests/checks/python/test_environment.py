@@ -88,6 +88,55 @@ def test_packages_that_take_too_long_are_not_measured_where_tensorflow_ran(judge
     assert [each.id for each in report.results if each.outcome in ("fail", "crash")] == []
 
 
+PROGRAM = "/home/user/.local/lib/python3.12/site-packages/tfgpu_doctor/collect/workers/describe_target.py"
+
+
+def unread(error: str, *lines: str) -> Attempt:
+    return Attempt(outcome="failed", exit_code=1, error=error, stderr=(*lines, error))
+
+
+@pytest.mark.parametrize(
+    ("error", "line", "words", "last"),
+    [
+        ("SyntaxError: future feature annotations is not defined", "    from __future__ import annotations",
+         "/usr/bin/python3 is Python 3.6: too old", "TensorFlow 2.6.2 is the last release with wheels for Python 3.6"),
+        ("SyntaxError: invalid syntax", "    def canonical(name: str) -> str:", "/usr/bin/python3 is a Python before 3.6: too old", ""),
+    ],
+)  # fmt: skip
+def test_a_python_that_is_too_old_for_the_doctor_is_not_broken(
+    judge: Judge, error: str, line: str, words: str, last: str
+) -> None:
+    """RHEL 8's /usr/bin/python3 is 3.6."""
+    attempt = unread(error, f'  File "{PROGRAM}", line 3', line, "    ^")
+    finding = judge.finding(python_answers, target=Target(attempt=attempt, executable="/usr/bin/python3"), runtime=None)
+    assert (finding.cause, finding.severity, finding.confidence) == ("unsupported_python_version", "error", "medium")
+    assert finding.message.startswith(words)
+    assert (last in finding.evidence) is bool(last)
+    assert (
+        finding.fix and "(`tfgpu-doctor --python PATH` examines it); it must be Python 3.7 or newer" in finding.fix.text
+    )
+    assert finding.fix.commands[0] == "uv venv --seed --python 3.13 tensorflow-gpu"
+    on_arm = judge.finding(
+        python_answers, system=ARM, target=Target(attempt=attempt, executable="/usr/bin/python3"), runtime=None
+    )
+    assert on_arm.fix and on_arm.fix.commands == ()
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        unread(
+            "SyntaxError: invalid syntax", f'  File "{PROGRAM}", line 5, in <module>', '  File "/proj/json.py", line 1'
+        ),
+        unread("SyntaxError: invalid syntax"),
+        unread("ImportError: no json", f'  File "{PROGRAM}", line 5'),
+    ],
+)
+def test_a_python_that_cannot_read_another_file_is_not_old(judge: Judge, attempt: Attempt) -> None:
+    finding = judge.finding(python_answers, target=Target(attempt=attempt, executable="/usr/bin/python3"), runtime=None)
+    assert finding.cause == "wrong_python_environment"
+
+
 def test_a_python_that_does_not_answer_is_not_evidence(judge: Judge) -> None:
     attempt = Attempt(outcome="timed_out", seconds=20.0, stderr=("...",))
     unread = Target(attempt=attempt, executable="/opt/python")
@@ -161,6 +210,144 @@ def test_a_python_that_was_named_may_refuse_pip(judge: Judge) -> None:
     assert "`tfgpu-doctor --python /home/user/venv` examines the active one" in finding.fix.text
 
 
+@pytest.mark.parametrize(
+    ("changes", "words", "use"),
+    [
+        ({"implementation": "pypy", "version": "3.11.13"}, "PyPy (Python 3.11.13)", "Use CPython 3.12 or 3.13 for"),
+        (
+            {"implementation": "other"},
+            "another implementation than CPython (Python 3.12.7)",
+            "Use CPython 3.12 or 3.13 for",
+        ),
+        (
+            {"free_threaded": True, "version": "3.13.1"},
+            "free-threaded Python 3.13.1",
+            "Use a Python 3.12 or 3.13 with the GIL",
+        ),
+    ],
+)
+def test_a_python_of_another_kind_has_no_wheel(judge: Judge, changes: dict[str, Any], words: str, use: str) -> None:
+    finding = judge.finding(tensorflow_is_installed, target=target(**{**BARE, **changes}))
+    assert (finding.cause, finding.confidence) == ("unsupported_python_version", "high")
+    assert finding.message == f"TensorFlow is not installed and has no wheel for {words}"
+    assert finding.fix and use in finding.fix.text
+    assert finding.fix.commands[0] == "uv venv --seed --python 3.13 tensorflow-gpu"
+
+
+@pytest.mark.parametrize("implementation", ["", "cpython"])  # records of older doctors do not tell
+def test_a_python_of_the_usual_kind_may_have_a_wheel(judge: Judge, implementation: str) -> None:
+    there = target(implementation=implementation, **BARE)
+    assert judge.finding(tensorflow_is_installed, target=there).cause == "wrong_python_environment"
+
+
+@pytest.mark.parametrize(
+    ("system", "words", "advice"),
+    [
+        ({"glibc": "", "distribution": "Alpine Linux v3.22"}, "a Linux without glibc", "python:3.13-slim has it"),
+        ({"architecture": "ppc64le"}, "Linux on ppc64le", "a build for this processor"),
+    ],
+)
+@pytest.mark.parametrize("own", [False, True])
+def test_a_machine_for_which_there_is_no_wheel(
+    judge: Judge, system: dict[str, Any], words: str, advice: str, own: bool
+) -> None:
+    there = target(**(OWN if own else BARE))
+    finding = judge.finding(tensorflow_is_installed, system=system, target=there, environment=DEACTIVATED)
+    assert (finding.cause, finding.confidence) == ("unsupported_python_version", "high")
+    assert finding.message == f"TensorFlow is not installed and has no wheel for {words}"
+    assert finding.fix and finding.fix.commands == ()
+    assert advice in finding.fix.text
+
+
+def test_where_there_is_no_wheel_another_environment_may_have_a_build(judge: Judge) -> None:
+    environment = Environment(variables={"CONDA_PREFIX": "/home/user/miniconda3/envs/open-ce"})
+    there = target(prefix="/opt/doctor", **BARE)
+    finding = judge.finding(
+        tensorflow_is_installed, system={"architecture": "ppc64le"}, target=there, environment=environment
+    )
+    assert finding.fix and finding.fix.commands == ("tfgpu-doctor --python /home/user/miniconda3/envs/open-ce",)
+
+
+def left_behind(*owners: tuple[str, str], **changes: Any) -> Target:
+    """What is left after `pip uninstall tensorflow-cpu` beside another: names, and no files."""
+    listed = (distribution("pip", "24.0"), *(distribution(name, number) for name, number in owners))
+    return target(
+        **{**BARE, "distributions": listed, "tensorflow_owners": tuple(name for name, _ in owners), **changes}
+    )
+
+
+def test_a_package_whose_files_are_gone_is_installed_again(judge: Judge) -> None:
+    """https://github.com/tensorflow/tensorflow/issues/20499: a plain `pip install tensorflow` then says "already satisfied"."""
+    there = left_behind(("tensorflow", "2.15.1"))
+    finding = judge.finding(tensorflow_is_installed, target=there, environment=DEACTIVATED)
+    assert (finding.cause, finding.severity) == ("wrong_python_environment", "error")
+    assert finding.message == (
+        f"tensorflow 2.15.1 is listed as installed in {SITE}, but its package tensorflow is missing there"
+    )
+    assert "pip uninstall tensorflow-cpu" in finding.evidence[0]
+    assert finding.fix and finding.fix.commands == (
+        f"{PYTHON} -m pip install --force-reinstall --no-deps tensorflow==2.15.1",
+    )
+
+
+def test_of_builds_whose_files_are_gone_one_with_cuda_is_installed(judge: Judge) -> None:
+    for owners in ((("tensorflow-cpu", "2.20.0"),), (("tensorflow", "2.20.0"), ("tensorflow-cpu", "2.20.0"))):
+        finding = judge.finding(tensorflow_is_installed, target=left_behind(*owners), environment=DEACTIVATED)
+        names = " ".join(sorted((name for name, _ in owners), reverse=True))
+        assert finding.fix and finding.fix.commands == (
+            f"{PYTHON} -m pip uninstall -y {names}",
+            f"{PYTHON} -m pip install 'tensorflow[and-cuda]==2.20.0'",
+        )
+
+
+def test_files_that_are_gone_are_not_pips_where_pip_is_refused_or_has_no_cuda(judge: Judge) -> None:
+    managed = left_behind(("tensorflow", "2.15.1"), externally_managed=True)
+    finding = judge.finding(tensorflow_is_installed, target=managed, environment=DEACTIVATED)
+    assert finding.fix and finding.fix.commands == ()
+    assert "python3 -m venv" in finding.fix.text
+    there = left_behind(("tensorflow", "2.15.1"))
+    finding = judge.finding(tensorflow_is_installed, system=ARM, target=there, environment=DEACTIVATED)
+    assert finding.fix and finding.fix.commands == ()
+    assert "nvcr.io/nvidia/tensorflow" in finding.fix.text
+
+
+def test_before_files_that_are_gone_the_active_environment_counts(judge: Judge) -> None:
+    there = left_behind(("tensorflow", "2.15.1"), prefix="/opt/conda")
+    finding = judge.finding(tensorflow_is_installed, target=there)
+    assert finding.fix and finding.fix.commands == ("tfgpu-doctor --python /home/user/venv",)
+
+
+def test_a_python_that_is_told_to_install_all_the_same_is_installed_into(judge: Judge) -> None:
+    """Images set PIP_BREAK_SYSTEM_PACKAGES=1; a virtual environment would lack the image's packages."""
+    there = target(
+        executable="/usr/bin/python3", prefix="/usr", externally_managed=True, breaks_system_packages=True, **BARE
+    )
+    finding = judge.finding(tensorflow_is_installed, target=there, environment=DEACTIVATED)
+    assert finding.cause == "wrong_python_environment"
+    assert "rejects pip" not in finding.message
+    assert finding.fix and finding.fix.commands == ("/usr/bin/python3 -m pip install 'tensorflow[and-cuda]'",)
+
+
+LAYER: dict[str, Any] = {
+    **BARE,
+    "executable": "/home/user/.cache/uv/builds-v0/.tmpIUxDYD/bin/python",
+    "prefix": "/home/user/.cache/uv/builds-v0/.tmpIUxDYD",
+    "extends": "/home/user/project/.venv",
+    "distributions": (distribution("tfgpu-doctor", "1.0.0", installer="uv"),),
+}
+
+
+def test_below_a_layer_of_uv_the_project_is_installed_into(judge: Judge) -> None:
+    environment = variables(VIRTUAL_ENV=LAYER["prefix"])
+    finding = judge.finding(tensorflow_is_installed, target=target(**LAYER), environment=environment)
+    assert "tfgpu-doctor's own" not in finding.message
+    assert finding.fix and finding.fix.commands == (
+        "uv pip install --python /home/user/project/.venv/bin/python3 'tensorflow[and-cuda]'",
+    )
+    too_new = target(version="3.14.2", **LAYER)
+    assert judge.finding(tensorflow_is_installed, target=too_new).cause == "unsupported_python_version"
+
+
 OWN: dict[str, Any] = {
     **BARE,
     "executable": "/home/user/.local/share/pipx/venvs/tfgpu-doctor/bin/python",
@@ -189,6 +376,17 @@ def test_tensorflow_is_not_installed_into_the_doctors_own_environment(judge: Jud
         "uv pip install --python tensorflow-gpu 'tensorflow[and-cuda]'",
         "tfgpu-doctor --python tensorflow-gpu",
     )
+
+
+def test_beside_the_doctors_own_environment_that_of_the_working_folder_counts(judge: Judge) -> None:
+    """`uvx tfgpu-doctor` in a project of uv, whose environment nobody activates."""
+    there = target(**OWN, beside="/home/user/project/.venv")
+    finding = judge.finding(tensorflow_is_installed, target=there, environment=DEACTIVATED)
+    assert finding.cause == "wrong_python_environment"
+    assert finding.fix and finding.fix.commands == ("tfgpu-doctor --python /home/user/project/.venv",)
+    assert "another environment is in the working folder: /home/user/project/.venv" in finding.evidence
+    active = judge.finding(tensorflow_is_installed, target=there)
+    assert active.fix and active.fix.commands == ("tfgpu-doctor --python /home/user/venv",)
 
 
 @pytest.mark.parametrize("version", ["3.12.7", "3.14.2"])
@@ -358,6 +556,52 @@ def test_two_owners_are_one_too_many(judge: Judge, other: str, confidence: str, 
         f"{PYTHON} -m pip uninstall -y tensorflow {other}",
         f"{PYTHON} -m pip install 'tensorflow[and-cuda]==2.20.0'",
     )
+
+
+IMAGES = "/usr/local/lib/python3.12/dist-packages"
+
+
+def in_two_folders(first: str, *imported: tuple[str, str]) -> Target:
+    """An image with tensorflow-gpu, and one's own TensorFlow in ~/.local or in a venv with --system-site-packages."""
+    mine = tuple(distribution(name, number, folder=first) for name, number in imported)
+    images = distribution("tensorflow-gpu", "2.10.1", folder=IMAGES)
+    owners = (*(name for name, _ in imported), "tensorflow-gpu")
+    return target(
+        distributions=(*mine, images), tensorflow_owners=owners, tensorflow_file=f"{SITE}/tensorflow/__init__.py"
+    )
+
+
+@pytest.mark.parametrize("folder", [SITE, f"{SITE}/"])
+@pytest.mark.parametrize("run", [None, UNUSED])
+def test_a_tensorflow_in_another_folder_is_hidden_as_a_whole(judge: Judge, folder: str, run: Runtime | None) -> None:
+    """https://github.com/tensorflow/models/issues/9911; uninstalling both would take the image's too."""
+    there = in_two_folders(folder, ("tensorflow", "2.20.0"))
+    evidence = judge.passes(one_distribution_owns_tensorflow, target=there, runtime=run)
+    assert evidence == f"tensorflow owns it\nit hides tensorflow-gpu 2.10.1 in {IMAGES}"
+
+
+def test_a_folder_that_is_a_link_to_another_hides_nothing(judge: Judge) -> None:
+    twice = (
+        distribution("tensorflow", "2.20.0"),
+        distribution("tensorflow", "2.20.0", folder="/home/user/venv/lib64/x"),
+    )
+    there = target(distributions=twice, tensorflow_owners=("tensorflow", "tensorflow"))
+    assert judge.passes(one_distribution_owns_tensorflow, target=there) == "tensorflow owns it"
+
+
+def test_of_the_owners_those_in_the_imported_folder_count(judge: Judge) -> None:
+    there = in_two_folders(SITE, ("tensorflow", "2.20.0"), ("tensorflow-cpu", "2.19.0"))
+    finding = judge.finding(one_distribution_owns_tensorflow, target=there, runtime=UNUSED)
+    assert finding.message == "2 distributions installed the same package: tensorflow 2.20.0, tensorflow-cpu 2.19.0"
+    assert finding.fix and finding.fix.commands[0] == f"{PYTHON} -m pip uninstall -y tensorflow tensorflow-cpu"
+
+
+def test_one_name_in_two_folders_counts_with_the_imported_version(judge: Judge) -> None:
+    older = distribution("tensorflow-cpu", "2.10.1", folder=IMAGES)
+    mine = (distribution("tensorflow", "2.20.0"), distribution("tensorflow-cpu", "2.19.0"))
+    there = target(distributions=(older, *mine), tensorflow_owners=("tensorflow-cpu", "tensorflow", "tensorflow-cpu"))
+    finding = judge.finding(one_distribution_owns_tensorflow, target=there, runtime=UNUSED)
+    assert finding.message == "2 distributions installed the same package: tensorflow-cpu 2.19.0, tensorflow 2.20.0"
 
 
 def test_of_two_owners_on_arm_no_wheel_without_cuda_is_installed(judge: Judge) -> None:

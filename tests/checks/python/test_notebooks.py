@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from built_ground_broken import BARE
 from built_machines import variables
-from healthy import target
+from healthy import distribution, target
 
 from tfgpu_doctor.checks.python.notebooks import (
     editor_runs_target,
@@ -86,6 +86,11 @@ def test_no_kernel_runs_the_target(judge: Judge) -> None:
         "/home/user/venv/bin/python -m pip install ipykernel",
         "/home/user/venv/bin/python -m ipykernel install --user --name venv",
     )
+
+
+def test_the_doctors_own_environment_is_given_no_kernel(judge: Judge) -> None:
+    own = {**BARE, "is_of_one_tool": True, "distributions": (distribution("tfgpu-doctor", "1.0.0"),)}
+    assert judge.passes(kernel_runs_target, notebooks=kernels(OTHER), target=target(**own))
 
 
 def test_a_python_that_refuses_pip_is_given_no_kernel(judge: Judge) -> None:

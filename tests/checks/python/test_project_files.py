@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from built_ground_broken import BARE
+from built_ground_broken import BARE, without_tensorflow
 from built_machines import packages, variables
-from healthy import target
+from healthy import distribution, target
 
 from tfgpu_doctor.checks.python.project_files import legacy_keras_is_installed, requirements_exist
+from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts.project import Project, ProjectRequirement
 
 if TYPE_CHECKING:
@@ -48,6 +49,14 @@ def test_the_release_that_the_project_names_is_required(judge: Judge, words: str
     finding = judge.finding(requirements_exist, project=project(words), target=there)
     assert finding.fix and finding.fix.commands == (f"/home/user/venv/bin/python -m pip install {wanted}",)
     assert f"`{wanted.strip(chr(39))}`" in finding.fix.text
+
+
+def test_nothing_of_the_project_is_installed_into_the_doctors_own_environment(judge: Judge) -> None:
+    own = {**BARE, "is_of_one_tool": True, "distributions": (distribution("tfgpu-doctor", "1.0.0"),)}
+    reason = judge.skips(requirements_exist, project=project("tensorflow-gpu"), target=target(**own))
+    assert "tfgpu-doctor's own" in reason
+    facts = without_tensorflow(target=target(**own), project=project("tensorflow-gpu"))
+    assert [each.label for each in diagnose(facts).causes] == ["wrong_python_environment"]
 
 
 def test_a_python_without_a_release_is_replaced(judge: Judge) -> None:

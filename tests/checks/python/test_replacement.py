@@ -25,7 +25,7 @@ def replaced(owners: dict[str, str], python: str = "3.11.9", os: str = "Linux") 
         ({"tensorflow": "2.15.1", "tensorflow-cpu": "2.16.1"}, "'tensorflow[and-cuda]==2.16.1'"),
         ({"tensorflow": "2.9.0", "tensorflow-cpu": "2.10.1"}, "tensorflow==2.10.1"),
         ({"tensorflow-cpu": "2.13.1"}, "tensorflow==2.13.1"),
-        ({"tensorflow-cpu": "2.15.0.post1"}, "tensorflow==2.15.0.post1"),
+        ({"tensorflow-cpu": "2.15.0.post1"}, "'tensorflow[and-cuda]==2.15.0.post1'"),
         ({"tensorflow-cpu": "2.17.1+local"}, "'tensorflow[and-cuda]==2.17.1'"),
         ({"tensorflow-cpu": "2.20.0rc0"}, "'tensorflow[and-cuda]==2.20.0'"),
         ({"intel-tensorflow": "2.15.0.1"}, "'tensorflow[and-cuda]==2.15.1'"),

@@ -70,8 +70,9 @@ def test_the_folder_that_was_compiled_into_a_build_from_elsewhere_is_not_known(
     assert judge.passes(xla_finds_libdevice, xla_tools=WHOLE, tensorflow=tensorflow) == WHOLE.libdevice
 
 
-def test_condas_build_searches_its_environment(judge: Judge) -> None:
-    build = target(distributions=(distribution("tensorflow", "2.20.0", installer="conda"),))
+@pytest.mark.parametrize("installer", ["conda", "uv-pixi"])
+def test_condas_and_pixis_build_searches_its_environment(judge: Judge, installer: str) -> None:
+    build = target(distributions=(distribution("tensorflow", "2.20.0", installer=installer),))
     assert judge.finding(xla_finds_libdevice, xla_tools=NOTHING, target=build)
 
 

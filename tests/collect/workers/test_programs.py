@@ -18,6 +18,7 @@ import pytest
 from every import every
 
 import tfgpu_doctor.collect.workers
+from tfgpu_doctor.checks.python.without_wheels import older_python
 from tfgpu_doctor.collect.probe import Request
 from tfgpu_doctor.collect.probes import child
 from tfgpu_doctor.collect.probes.runtime import runtime
@@ -444,6 +445,41 @@ def test_the_library_path_that_activation_sets_is_told(
     assert answer["exports"] == {"LD_LIBRARY_PATH": "$CONDA_PREFIX/lib"}
 
 
+@pytest.mark.parametrize(
+    ("state", "script", "told"),
+    [
+        ('{"env_vars": {"LD_LIBRARY_PATH": "/opt/cuda/lib", "SECRET": "1"}}', "", {"LD_LIBRARY_PATH": "/opt/cuda/lib"}),
+        (
+            '{"env_vars": {"LD_LIBRARY_PATH": "/opt/cuda/lib"}}',
+            "export LD_LIBRARY_PATH=/later\n",
+            {"LD_LIBRARY_PATH": "/later"},
+        ),
+        ('{"env_vars": {"LD_LIBRARY_PATH": "***unset***"}}', "", {}),
+        ('{"env_vars": {"LD_LIBRARY_PATH": 3}}', "", {}),
+        ('{"env_vars": ["LD_LIBRARY_PATH"]}', "", {}),
+        ('["env_vars"]', "", {}),
+        ('{"env_vars": ', "", {}),
+        ("[" * 100_000, "", {}),
+    ],
+)
+def test_the_variables_that_conda_saves_are_told(  # by `conda env config vars set`
+    state: str,
+    script: str,
+    told: dict[str, str],
+    interpreter: Interpreter,
+    tmp_path: pathlib.Path,
+    elsewhere: pathlib.Path,
+) -> None:
+    prefix = tmp_path / "conda"
+    shutil.copytree(interpreter.prefix, prefix, symlinks=True)
+    (prefix / "bin/activate").unlink(missing_ok=True)
+    for place, text in (("conda-meta/state", state), ("etc/conda/activate.d/x.sh", script)):
+        (prefix / place).parent.mkdir(parents=True)
+        (prefix / place).write_text(text)
+    (answer,) = interpreter.answers("describe_target", cwd=elsewhere, python=prefix / "bin/python")
+    assert answer["exports"] == told
+
+
 @pytest.mark.parametrize("name", ["cudnn.json", "tensorflow-2.17.json"])
 def test_an_odd_record_of_conda_costs_nothing_else(
     interpreter: Interpreter, tmp_path: pathlib.Path, elsewhere: pathlib.Path, name: str
@@ -496,6 +532,75 @@ def test_an_environment_in_the_cache_of_uv_is_of_one_tool(
     (tmp_path / "uv" / tag).touch()
     (answer,) = interpreter.answers("describe_target", cwd=elsewhere, python=environment / "bin/python")
     assert answer["is_of_one_tool"] is is_of_one
+
+
+def test_a_layer_of_uv_run_is_its_projects(
+    interpreter: Interpreter, tmp_path: pathlib.Path, elsewhere: pathlib.Path
+) -> None:
+    """Where `uv run --with tfgpu-doctor tfgpu-doctor` runs; it sees the project's packages."""
+    project, layer = tmp_path / "project/.venv", tmp_path / "uv/builds-v0/.tmpIUxDYD"
+    for environment in (project, layer):
+        interpreter.run("-m", "venv", "--without-pip", str(environment), cwd=elsewhere, python=interpreter.base)
+    (tmp_path / "uv/CACHEDIR.TAG").touch()
+    with (layer / "pyvenv.cfg").open("a") as file:
+        file.write(f"extends-environment = {project}\n")
+    (answer,) = interpreter.answers("describe_target", cwd=tmp_path / "project", python=layer / "bin/python")
+    assert (answer["extends"], answer["is_of_one_tool"], answer["beside"]) == (str(project), False, "")
+    fact = child.understand(Target, Attempt(outcome="answered", exit_code=0), answer)
+    assert os.path.samefile(fact.lasting_python, project / "bin/python")
+    assert not fact.externally_managed
+
+
+def test_an_environment_in_the_working_folder_is_told(
+    interpreter: Interpreter, tmp_path: pathlib.Path, elsewhere: pathlib.Path
+) -> None:
+    (answer,) = interpreter.answers("describe_target", cwd=tmp_path)
+    assert (answer["beside"], answer["extends"]) == ("", "")
+    interpreter.run("-m", "venv", "--without-pip", str(tmp_path / ".venv"), cwd=elsewhere, python=interpreter.base)
+    (answer,) = interpreter.answers("describe_target", cwd=tmp_path)
+    assert answer["beside"] == str(tmp_path / ".venv")
+    (answer,) = interpreter.answers("describe_target", cwd=tmp_path, python=tmp_path / ".venv/bin/python")
+    assert answer["beside"] == ""
+
+
+def test_the_kind_of_a_python_is_told(interpreter: Interpreter, elsewhere: pathlib.Path) -> None:
+    (answer,) = interpreter.answers("describe_target", cwd=elsewhere)
+    show = "import sys, sysconfig; print(sys.implementation.name, bool(sysconfig.get_config_var('Py_GIL_DISABLED')))"
+    name, free = interpreter.run("-c", show, cwd=elsewhere).stdout.split()
+    assert (answer["implementation"], str(answer["free_threaded"])) == (name, free)
+
+
+@pytest.mark.parametrize(("value", "told"), [("1", True), ("true", True), ("0", False), ("", False)])
+def test_what_pip_is_told_of_system_packages_is_told(
+    interpreter: Interpreter, value: str, told: bool, elsewhere: pathlib.Path
+) -> None:
+    (answer,) = interpreter.answers("describe_target", cwd=elsewhere, PIP_BREAK_SYSTEM_PACKAGES=value)
+    assert answer["breaks_system_packages"] is told
+
+
+@pytest.mark.parametrize("version", ["3.6", "2.7"])
+def test_a_python_that_cannot_read_the_program_is_known_by_its_complaint(version: str, tmp_path: pathlib.Path) -> None:
+    python = old_python(version)
+    if python is None:
+        pytest.skip(f"there is no Python {version} on this machine")
+    attempt, _, _ = child.ask(Host(), str(python), "describe_target", deadline_s=60.0)
+    assert older_python(attempt) == ("Python 3.6" if version == "3.6" else "a Python before 3.6")
+    folder = tmp_path / "hiding"
+    folder.mkdir()
+    (folder / "json.py").write_text("def broken(:\n")
+    host = Host(environment={"PATH": os.environ["PATH"], "PYTHONPATH": str(folder)})
+    attempt, _, _ = child.ask(host, sys.executable, "describe_target", deadline_s=60.0)
+    assert attempt.error.startswith("SyntaxError")
+    assert older_python(attempt) == ""
+
+
+def old_python(version: str) -> pathlib.Path | None:
+    """A Python older than those that the programs are for, as pyenv or a Linux distribution has it."""
+    found = [
+        *pathlib.Path.home().glob(f".pyenv/versions/{version}.*/bin/python"),
+        pathlib.Path(f"/usr/bin/python{version}"),
+    ]
+    return next((each for each in found if each.exists()), None)
 
 
 def test_a_local_module_hides_the_package(
