@@ -44,6 +44,7 @@ class UsableGpu:
     memory_bytes: int | None
     compute_capability: str
     is_free: bool  # whether `memory_bytes` is known to be free
+    selector: str = ""  # what CUDA_VISIBLE_DEVICES selects it by
 
     def __str__(self) -> str:
         """Return `GPU:0 (24.0 GiB free, 8.6)`."""
@@ -105,23 +106,39 @@ def usable_gpus(facts: Facts) -> tuple[UsableGpu, ...]:
     memory: list[tuple[int | None, bool]] = (
         [_memory(gpu, facts) for gpu in cuda] if same else [(None, False)] * len(listed)
     )
+    selectors = _selectors(facts, len(listed)) if same else [""] * len(listed)
     return tuple(
         UsableGpu(
             name=gpu.name.removeprefix("/physical_device:"),
             memory_bytes=memory[place][0],
             compute_capability=gpu.compute_capability or (cuda[place].compute_capability if same else ""),
             is_free=memory[place][1],
+            selector=selectors[place],
         )
         for place, gpu in enumerate(listed)
     )
 
 
 def missing(demand: Demand, gpus: Sequence[UsableGpu]) -> str:
-    """Return what is missing of a demand; empty if it is met."""
-    fitting = sum(gpu.has(demand) for gpu in gpus)
-    if fitting >= demand.count:
-        return ""
-    return f"it needs {demand}; TensorFlow has {', '.join(map(str, gpus))}"
+    """Return what is missing of a demand; empty if it is met by the GPUs that a test uses: the first that TensorFlow lists."""
+    used, fitting = list(gpus[: demand.count]), [gpu for gpu in gpus if gpu.has(demand)][: demand.count]
+    if len(fitting) < demand.count:
+        return f"it needs {demand}; TensorFlow has {', '.join(map(str, gpus))}"
+    return "" if fitting == used else _others_fit(demand, [gpu for gpu in used if gpu not in fitting], fitting)
+
+
+def _others_fit(demand: Demand, short: Sequence[UsableGpu], fitting: Sequence[UsableGpu]) -> str:
+    """Return which of the GPUs that a test uses do not meet the demand, which do, and how to select these."""
+    first, have, them = (
+        ("the first", "has", "it") if demand.count == 1 else (f"the first {demand.count}", "have", "them")
+    )
+    selectors = [gpu.selector for gpu in fitting]
+    how = f"={','.join(selectors)} selects" if all(selectors) else " can select"
+    return (
+        f"it needs {demand}, and a test uses {first} that TensorFlow lists: {', '.join(map(str, short))} "
+        f"{'does' if len(short) == 1 else 'do'} not have that; {', '.join(map(str, fitting))} {have}, and "
+        f"CUDA_VISIBLE_DEVICES{how} {them}"
+    )
 
 
 def _memory(gpu: CudaGpu, facts: Facts) -> tuple[int | None, bool]:
@@ -133,6 +150,14 @@ def _memory(gpu: CudaGpu, facts: Facts) -> tuple[int | None, bool]:
     free = board.memory_free_bytes if board and not board.mig else None
     least = min((each for each in (gpu.memory_bytes, free) if each), default=None)
     return least, least is not None and least == free
+
+
+def _selectors(facts: Facts, count: int) -> list[str]:
+    """Return the entry of CUDA_VISIBLE_DEVICES for each GPU, in CUDA's order; empty if the variables are unknown."""
+    if facts.environment is None:
+        return [""] * count
+    given = [entry.strip() for entry in (facts.environment.get("CUDA_VISIBLE_DEVICES") or "").split(",")]
+    return given[:count] if given[0] and len(given) >= count else [str(place) for place in range(count)]
 
 
 def is_board_of(board: NvmlGpu, gpu: CudaGpu) -> bool:

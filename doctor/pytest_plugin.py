@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 _LARGEST_RECORD_BYTES = 64 << 20
 _PATIENCE_S = 1800.0  # limit for another worker's examination, whose own deadlines end it much earlier
 _MARKER = (
-    "gpu(memory='10GiB', count=1, compute_capability='8.0'): requires this number of GPUs that TensorFlow computes on, "
-    "each with this much free memory and at least this compute capability; otherwise, the test is skipped with the root cause"
+    "gpu(memory='10GiB', count=1, compute_capability='8.0'): requires this number of GPUs that TensorFlow computes on; the first "
+    "that it lists must each have this much free memory and at least this compute capability; otherwise, the test is skipped "
+    "with the root cause"
 )
 
 

@@ -134,6 +134,34 @@ def gpu(gpus: tuple[str, ...], diagnosis: Report, pytestconfig: pytest.Config) -
     return _free(gpus, pytestconfig)
 
 
+@pytest.fixture(scope="session")
+def exclusive_gpus(gpus: tuple[str, ...], examined: Facts) -> dict[str, str]:
+    """The GPUs that no second process may use beside this one, which holds them: their compute modes, by name."""
+    from tfgpu_doctor.perf_tests.compute_mode import exclusive
+
+    return exclusive(examined, gpus)
+
+
+@pytest.fixture(scope="session")
+def second_process(gpu: str, exclusive_gpus: dict[str, str]) -> None:
+    """Skip a test whose child processes see the first GPU alone, if its compute mode excludes them."""
+    admit_second({name: mode for name, mode in exclusive_gpus.items() if name == gpu})
+
+
+@pytest.fixture(scope="session")
+def second_process_on_all(gpu: str, exclusive_gpus: dict[str, str]) -> None:
+    """Skip a test whose child processes see all GPUs: TensorFlow opens a context on each."""
+    admit_second(exclusive_gpus)
+
+
+def admit_second(modes: dict[str, str]) -> None:
+    """Skip the test if there is a GPU, by name and compute mode, that a second process may not use."""
+    from tfgpu_doctor.perf_tests.compute_mode import why_no_second_process
+
+    if modes:
+        pytest.skip(why_no_second_process(modes))
+
+
 def _free(gpus: tuple[str, ...], config: pytest.Config) -> str:
     """Return the first GPU; skip the test if others use any of them: both would slow each other down."""
     busy = {name: signs for name, signs in busy_gpus().items() if name in gpus}

@@ -1,4 +1,4 @@
-"""The memory of the GPUs that this process may use, as NVML reports it."""
+"""The memory of the GPUs that this process may use, as NVML reports it, and whether the driver has pools of it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from tfgpu_doctor.collect.workers.open_libcuda import describe
 
 _LIBCUDA, _UUID_BYTES = "libcuda.so.1", 16
+_MEMORY_POOLS_SUPPORTED = 115  # of CUdevice_attribute, since CUDA 11.2
 
 
 class GpuMemory(NamedTuple):
@@ -33,14 +34,31 @@ def gpu_memory() -> list[GpuMemory]:
         return []
 
 
-def _names_in_cuda() -> list[tuple[str, str]]:
-    """Return UUID and PCI address of each GPU that CUDA_VISIBLE_DEVICES leaves. Takes no memory of a GPU."""
+def has_memory_pools(place: int) -> bool | None:
+    """Return whether a GPU, by CUDA's number, has the memory pools of cuMemAllocAsync; None if the driver does not tell.
+
+    Where it has none, TensorFlow ends a process that asks for cuda_malloc_async.
+    """
+    cuda, device, found = _opened(), ctypes.c_int(), ctypes.c_int()
+    if cuda is None or cuda.cuDeviceGet(ctypes.byref(device), place) != 0:
+        return None
+    told = cuda.cuDeviceGetAttribute(ctypes.byref(found), _MEMORY_POOLS_SUPPORTED, device) == 0
+    return bool(found.value) if told else None
+
+
+def _opened() -> Any:
+    """Return the driver's library, ready for questions; None if it cannot be used. Takes no memory of a GPU."""
     try:
         cuda = ctypes.CDLL(_LIBCUDA)
     except OSError:
-        return []
-    count = ctypes.c_int()
-    if cuda.cuInit(0) != 0 or cuda.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return None
+    return cuda if cuda.cuInit(0) == 0 else None
+
+
+def _names_in_cuda() -> list[tuple[str, str]]:
+    """Return UUID and PCI address of each GPU that CUDA_VISIBLE_DEVICES leaves."""
+    cuda, count = _opened(), ctypes.c_int()
+    if cuda is None or cuda.cuDeviceGetCount(ctypes.byref(count)) != 0:
         return []
     return [(_uuid(cuda, place), str(describe(cuda, place)["pci_address"])) for place in range(count.value)]
 

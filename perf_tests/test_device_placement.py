@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from tfgpu_doctor.perf_tests.ceilings import PEAK_SIDE, compute_ceiling, link_in_words, memory_ceiling, peak_name
 from tfgpu_doctor.perf_tests.networks import TENSOR_CORES, why_no_tensor_cores
 from tfgpu_doctor.perf_tests.placement import prove, short_device
+from tfgpu_doctor.perf_tests.processors import usable_processors
 from tfgpu_doctor.perf_tests.runner import Variant
 from tfgpu_doctor.perf_tests.sizes import Each, samples, speed_of
 from tfgpu_doctor.perf_tests.tf32 import tf32
@@ -41,8 +41,8 @@ def test_gpu(compare: Hold, tensorflow: Any, gpu: str, kind: Any) -> None:
 
 
 def large(kind: Any) -> int:
-    """Return the size for this number of CPUs: the same in each run, so that runs can be compared."""
-    count = len(os.sched_getaffinity(0))
+    """Return the size for the CPUs that this process may use: the same in each run, so that runs can be compared."""
+    count = usable_processors()
     return max(size for cpus, size in LARGE[kind].items() if cpus <= count)
 
 

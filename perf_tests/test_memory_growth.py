@@ -9,7 +9,7 @@ import pytest
 
 from tfgpu_doctor.perf_tests.children import Child, ChildDied, children
 from tfgpu_doctor.perf_tests.fixtures import busy_gpus, sharing
-from tfgpu_doctor.perf_tests.gpu_memory import gpu_memory
+from tfgpu_doctor.perf_tests.gpu_memory import gpu_memory, has_memory_pools
 from tfgpu_doctor.perf_tests.visibility import NO_GPU, only_gpu
 
 Keep = Callable[..., None]
@@ -49,6 +49,7 @@ def taken_by(child: Child, mebibytes: int = TAKEN_MIB) -> float:
 
 @pytest.mark.priority(4, needs_s=20)
 @pytest.mark.parametrize("name", list(SETTINGS))
+@pytest.mark.usefixtures("second_process")
 def test_taken(share_s: float, gpu: str, metric: Keep, name: str) -> None:
     """Measure the memory that a process allocates if it needs 64 MiB.
 
@@ -58,6 +59,11 @@ def test_taken(share_s: float, gpu: str, metric: Keep, name: str) -> None:
     """
     if name == "no growth" and (seen := sharing()) != "free":
         pytest.skip(f"without growth TensorFlow would take memory that others may need: the GPUs are {seen}")
+    if name == "cuda_malloc_async" and has_memory_pools(0) is False:
+        pytest.skip(
+            f"the driver says that {gpu} has no memory pools, which cuda_malloc_async needs: some virtual GPUs, and GPUs "
+            "older than Pascal, have none"
+        )
     settings, variables = order(name)
     with children(PROGRAM, (settings, variables)) as (child,):
         taken, free = taken_by(child), float(child.ready["free_mib"])
@@ -72,6 +78,7 @@ def test_taken(share_s: float, gpu: str, metric: Keep, name: str) -> None:
 
 
 @pytest.mark.priority(5, needs_s=20)
+@pytest.mark.usefixtures("second_process")
 def test_second_process(share_s: float, gpu: str, metric: Keep) -> None:
     """Check that with growth a second process fits next to the first."""
     with children(PROGRAM, order("growth"), order("growth")) as both:
@@ -80,6 +87,7 @@ def test_second_process(share_s: float, gpu: str, metric: Keep) -> None:
 
 
 @pytest.mark.priority(6, needs_s=20)
+@pytest.mark.usefixtures("second_process_on_all")
 def test_growth_on_some(share_s: float, gpus: tuple[str, ...], gpu: str) -> None:
     """Check that growth that differs between GPUs is rejected, and that setting it for all GPUs works."""
     if len(gpus) < 2:
@@ -95,12 +103,15 @@ def test_growth_on_some(share_s: float, gpus: tuple[str, ...], gpu: str) -> None
 
 
 @pytest.mark.priority(6, needs_s=20)
-def test_late_setting(share_s: float, gpus: tuple[str, ...], metric: Keep) -> None:
+def test_late_setting(
+    share_s: float, gpus: tuple[str, ...], exclusive_gpus: Mapping[str, str], metric: Keep
+) -> None:  # fmt: skip
     """Check that a setting after the first operation is rejected, and that the same setting before it works.
 
-    Without a GPU that nobody else uses, the test uses logical CPU devices, for which TensorFlow has the same rule.
+    Without a GPU that nobody else uses and that admits several processes, the test uses logical CPU devices, for which
+    TensorFlow has the same rule.
     """
-    on_gpu = bool(gpus) and gpus[0] not in busy_gpus()
+    on_gpu = bool(gpus) and gpus[0] not in {*busy_gpus(), *exclusive_gpus}
     early, seen = ({"growth": True}, only_gpu(0)) if on_gpu else ({"parts": 2}, NO_GPU)
     with children(PROGRAM, ({}, {**GROWING, **seen}), (early, {**GROWING, **seen})) as (late, in_time):
         refused = late.ask("late").values["late"]
@@ -110,6 +121,7 @@ def test_late_setting(share_s: float, gpus: tuple[str, ...], metric: Keep) -> No
 
 
 @pytest.mark.priority(5, needs_s=20)
+@pytest.mark.usefixtures("second_process")
 def test_largest(share_s: float, gpu: str, metric: Keep) -> None:
     """Find the largest block that fits within a limit; check that smaller blocks fit after a failed allocation."""
     settings, variables = order("limit")

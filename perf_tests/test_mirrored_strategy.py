@@ -15,6 +15,7 @@ from tfgpu_doctor.bench import measure
 from tfgpu_doctor.perf_tests.ceilings import linked_by_nvlink
 from tfgpu_doctor.perf_tests.children import Child, children
 from tfgpu_doctor.perf_tests.figures import plan_of
+from tfgpu_doctor.perf_tests.fixtures import admit_second
 from tfgpu_doctor.perf_tests.gpu_memory import gpu_memory
 from tfgpu_doctor.perf_tests.placement import watch_placement
 from tfgpu_doctor.perf_tests.runner import Variant
@@ -35,11 +36,15 @@ WIDTHS = {"CPU": 64, "GPU": 2048}
 
 
 @pytest.fixture(scope="module")
-def replicas(gpus: tuple[str, ...], gpu_or_cpu: str) -> Iterator[Callable[[], Child]]:
+def replicas(
+    gpus: tuple[str, ...], gpu_or_cpu: str, exclusive_gpus: dict[str, str]
+) -> Iterator[Callable[[], Child]]:  # fmt: skip
     """Replicas on all GPUs if there are two or more; else on parts of the GPU or of the CPU, for correctness only.
 
-    Skips where others use a GPU, as `device` does: the replicas would take memory on all of them, and time.
+    Skips where others use a GPU, as `gpu_or_cpu` does: the replicas would take memory on all of them, and time. Skips
+    also where a GPU admits this process alone.
     """
+    admit_second(exclusive_gpus)
     with contextlib.ExitStack() as open_:
 
         @functools.cache

@@ -14,6 +14,7 @@ import pytest
 
 from tfgpu_doctor.perf_tests.children import Child, ChildDied
 from tfgpu_doctor.perf_tests.clusters import BadCluster, Workers, job_around, workers
+from tfgpu_doctor.perf_tests.fixtures import admit_second
 
 Keep = Callable[..., None]
 BATCH = 64
@@ -33,17 +34,20 @@ BY_COUNT = pytest.mark.parametrize(
 
 
 @pytest.fixture(scope="module")
-def free_gpus(request: pytest.FixtureRequest, gpus: tuple[str, ...]) -> int:
-    """How many GPUs the workers may use: none where others use one, since what they check a CPU computes as well."""
+def free_gpus(request: pytest.FixtureRequest, gpus: tuple[str, ...], exclusive_gpus: dict[str, str]) -> int:
+    """How many GPUs the workers may use, none where others use one, or where one admits the process of the tests alone.
+
+    What the workers check a CPU computes as well.
+    """
     try:
         request.getfixturevalue("gpu_or_cpu")
     except pytest.skip.Exception:
         return 0
-    return len(gpus)
+    return 0 if exclusive_gpus else len(gpus)
 
 
 @pytest.fixture(scope="module")
-def cluster(free_gpus: int) -> Iterator[Callable[[int], Workers]]:
+def cluster(free_gpus: int, exclusive_gpus: dict[str, str]) -> Iterator[Callable[[int], Workers]]:
     """A function that returns a cluster of `count` workers, one cluster at a time; in a job across machines, the job's."""
     with contextlib.ExitStack() as open_:
 
@@ -51,7 +55,9 @@ def cluster(free_gpus: int) -> Iterator[Callable[[int], Workers]]:
         def start(count: int) -> Workers | str:
             open_.close()
             try:
-                return open_.enter_context(workers(count, job_around(os.environ), free_gpus))
+                if job := job_around(os.environ):  # a worker of a job uses all GPUs of its machine
+                    admit_second(exclusive_gpus)
+                return open_.enter_context(workers(count, job, free_gpus))
             except (BadCluster, ChildDied) as error:
                 return f"a cluster of {count} workers did not start: {error}"
 

@@ -13,6 +13,7 @@ from tfgpu_doctor.perf_tests.networks import why_no_tensor_cores
 from tfgpu_doctor.perf_tests.operations import TF32_UNIT, UNIT, Operation, operations
 from tfgpu_doctor.perf_tests.placement import prove, short_device
 from tfgpu_doctor.perf_tests.tf32 import tf32
+from tfgpu_doctor.perf_tests.visibility import NO_GPU
 
 Keep = Callable[..., None]
 REPEATS = 5
@@ -82,9 +83,12 @@ def _digests(child: Child) -> tuple[set[str], set[str], float]:
 @pytest.mark.parametrize("kind", ["CPU", "GPU"])
 def test_repeats_are_equal(share_s: float, request: pytest.FixtureRequest, metric: Keep, kind: str) -> None:
     """Check that with op determinism the same training from the same seed gives the same bits each time."""
-    device = request.getfixturevalue("gpu") if kind == "GPU" else "CPU:0"
+    device, seen = "CPU:0", NO_GPU
+    if kind == "GPU":
+        request.getfixturevalue("second_process_on_all")
+        device, seen = request.getfixturevalue("gpu"), {}
     order = {"work": "repeats", "device": f"/{device}", "deterministic": True}
-    with children("work_on_request", (order, {})) as (child,):
+    with children("work_on_request", (order, seen)) as (child,):
         digests, devices, loss = _digests(child)
     assert devices == {device}
     assert np.isfinite(loss)
@@ -93,6 +97,7 @@ def test_repeats_are_equal(share_s: float, request: pytest.FixtureRequest, metri
 
 
 @pytest.mark.priority(4, needs_s=15)
+@pytest.mark.usefixtures("second_process_on_all")
 def test_gpus_agree(tensorflow: Any, gpu: str, gpus: tuple[str, ...], metric: Keep) -> None:
     """Check that GPUs of one model give the same bits; one that differs is damaged or configured differently.
 

@@ -14,6 +14,7 @@ import pytest
 
 from tfgpu_doctor.perf_tests.images import as_written, make_jpegs, prepare, tuned_and_naive
 from tfgpu_doctor.perf_tests.networks import reconstructor
+from tfgpu_doctor.perf_tests.processors import usable_processors
 from tfgpu_doctor.perf_tests.runner import Variant
 
 Hold = Callable[..., None]
@@ -59,7 +60,10 @@ def complete(seen: list[int]) -> None:
 
 
 def skip_on_one_cpu() -> None:
-    """Skip the test where only one CPU is available: a call that waits keeps its thread, and there is one per CPU."""
+    """Skip the test where only one CPU is available: a call that waits keeps its thread, and there is one per CPU.
+
+    TensorFlow makes a thread for each CPU of the affinity. A quota takes none away, and calls that wait need no time.
+    """
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("only one CPU is available: it makes one call at a time")
 
@@ -259,7 +263,8 @@ def pictures(tensorflow: Any) -> Any:
 @pytest.mark.priority(3)
 def test_pictures(compare: Hold, tensorflow: Any, pictures: Any) -> None:
     """Compare decoding, resizing and augmenting JPEGs on all CPUs with doing so on one CPU."""
-    skip_on_one_cpu()
+    if (processors := usable_processors()) < 2:
+        pytest.skip("the quota or the affinity allows only one CPU: it decodes one picture at a time")
     ready = partial(prepare, tensorflow)
     exact = np.stack([ready(number, content).numpy() for number, content in pictures])
 
@@ -270,7 +275,7 @@ def test_pictures(compare: Hold, tensorflow: Any, pictures: Any) -> None:
         prepared = as_written(tensorflow, pictures.map(ready, num_parallel_calls=at_once))
         return Variant(name, lambda: list(prepared.as_numpy_iterator()), verify)
 
-    compare(side("parallel", len(os.sched_getaffinity(0))), side("sequential", None))
+    compare(side("parallel", processors), side("sequential", None))
 
 
 @pytest.mark.priority(4, needs_s=8)

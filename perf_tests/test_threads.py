@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,11 @@ from tfgpu_doctor.perf_tests.figures import interval, plan_of
 from tfgpu_doctor.perf_tests.processors import usable_processors
 from tfgpu_doctor.perf_tests.programs.work_on_request import SIDE, WAITS
 from tfgpu_doctor.perf_tests.runner import Variant
+from tfgpu_doctor.perf_tests.visibility import NO_GPU
 
 Hold = Callable[..., None]
 PROGRAM = "work_on_request"
 TOO_MANY = 8  # threads per CPU
-_NOTHING: Mapping[str, str] = {}
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_intra_op(compare: Hold, processors: int) -> None:
     if processors < 2:
         pytest.skip("the quota or the affinity allows only one CPU: threads cannot work in parallel")
     orders = [{"work": "product", "intra": threads, "inter": 1} for threads in (processors, 1)]
-    with children(PROGRAM, *((order, _NOTHING) for order in orders)) as (many, one):
+    with children(PROGRAM, *((order, NO_GPU) for order in orders)) as (many, one):
         assert (many.ready["intra"], one.ready["intra"]) == (processors, 1)
         expected = exact_sum()
         compare(variant(f"{processors} threads", many, expected), variant("1 thread", one, expected), at_least=1.1)
@@ -56,7 +56,7 @@ def test_intra_op(compare: Hold, processors: int) -> None:
 def test_inter_op(compare: Hold) -> None:
     """Compare independent operations that wait, run in parallel, with running them sequentially."""
     orders = [{"work": "waits", "inter": threads, "intra": 1} for threads in (WAITS, 1)]
-    with children(PROGRAM, *((order, _NOTHING) for order in orders)) as (many, one):
+    with children(PROGRAM, *((order, NO_GPU) for order in orders)) as (many, one):
         assert (many.ready["inter"], one.ready["inter"]) == (WAITS, 1)
         expected = sum(range(WAITS))
         compare(variant(f"{WAITS} threads", many, expected), variant("1 thread", one, expected), at_least=1.2)
@@ -67,7 +67,7 @@ def test_too_many(share_s: float, processors: int, metric: Callable[..., None]) 
     """Measure whether many more threads than CPUs are slower."""
     crowd = TOO_MANY * processors
     orders = [{"work": "product", "intra": threads, "inter": 1} for threads in (processors, crowd)]
-    with children(PROGRAM, *((order, _NOTHING) for order in orders)) as (fitting, many):
+    with children(PROGRAM, *((order, NO_GPU) for order in orders)) as (fitting, many):
         assert fitting.ask().values["sum"] == many.ask().values["sum"] == exact_sum()
         measured = measure(fitting.ask, many.ask, plan=Plan(share_s))
     metric(
@@ -77,6 +77,7 @@ def test_too_many(share_s: float, processors: int, metric: Callable[..., None]) 
 
 
 @pytest.mark.priority(6, needs_s=25)
+@pytest.mark.usefixtures("second_process_on_all")
 def test_gpu_thread_mode(share_s: float, gpu: str, metric: Callable[..., None]) -> None:
     """Compare dedicated GPU threads with threads shared with the input pipeline."""
     order: dict[str, Any] = {"work": "fed_training", "device": f"/{gpu}"}

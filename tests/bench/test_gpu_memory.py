@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import stand_in_hardware
@@ -34,17 +35,20 @@ def refused():
 
 def free_mib(folder: pathlib.Path, shown: str | None, before: str = "") -> list[int]:
     """The free memory that a process sees on a machine with three GPUs, the last of which another process fills."""
+    found: list[int] = asked(folder, shown, before + _CODE)
+    return found
+
+
+def asked(folder: pathlib.Path, shown: str | None, code: str, **more: str) -> Any:
+    """What a program prints on that machine."""
     stand_in_hardware.write_nvml(folder, 3)
     shutil.copy(str(stand_in_hardware.__file__), folder)
     (folder / "memory/1").write_text(json.dumps({"1": 1000, "2": FULL_MIB}))  # process 1 is always alive
-    variables = {"PYTHONPATH": str(folder), **({} if shown is None else {"CUDA_VISIBLE_DEVICES": shown})}
+    variables = {"PYTHONPATH": str(folder), **({} if shown is None else {"CUDA_VISIBLE_DEVICES": shown}), **more}
     environment = clean_environment(**variables)
-    done = subprocess.run(
-        [sys.executable, "-c", before + _CODE], env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    found: list[int] = json.loads(done.stdout)
-    return found
+    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +83,45 @@ def test_a_child_sees_one_of_the_gpus_that_are_visible_here(
     if shown is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
     assert only_gpu(1) == {"CUDA_VISIBLE_DEVICES": due}
+
+
+_POOLS = """
+from tfgpu_doctor.perf_tests.gpu_memory import has_memory_pools
+print(json.dumps([has_memory_pools(place) for place in (0, 1)]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "shown", "due"),
+    [
+        ("", None, [True, False]),
+        ("", "1,0", [False, True]),
+        ("", "1", [False, None]),
+        ("import stand_in_hardware; stand_in_hardware.LAST_ATTRIBUTE = 114", None, [None, None]),  # an older driver
+        ("import ctypes, pynvml; ctypes.CDLL = lambda name: (_ for _ in ()).throw(OSError(name))", None, [None, None]),
+    ],
+    ids=["the first", "in CUDA's order", "no such GPU", "not known to the driver", "no driver"],
+)
+def test_the_driver_tells_which_gpu_has_memory_pools(
+    tmp_path: pathlib.Path, before: str, shown: str | None, due: list[bool | None]
+) -> None:
+    code = f"{before}\nimport json, pynvml\n{_POOLS}"
+    assert asked(tmp_path, shown, code, **{stand_in_hardware.WITHOUT_POOLS: "1"}) == due
+
+
+@pytest.mark.tensorflow
+@pytest.mark.slow
+def test_a_gpu_without_memory_pools_is_not_asked_to_use_them(tmp_path: pathlib.Path) -> None:
+    """As some virtual GPUs: TensorFlow ends the process that asks for cuda_malloc_async."""
+    skip_without_tensorflow()
+    skip_without_scipy()
+    without = {stand_in_hardware.WITHOUT_POOLS: "0"}
+    bench = run_on_stand_in(tmp_path, 1, ["memory_growth"], only="taken and (async or limit)", variables=without)
+    assert bench.failed == {}
+    assert [each.name for each in bench.metrics] == ["taken with limit"]
+    ((test, why),) = bench.skipped.items()
+    assert "cuda_malloc_async" in test
+    assert "GPU:0 has no memory pools" in why
 
 
 @pytest.mark.tensorflow

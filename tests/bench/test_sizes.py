@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import types
 from typing import Any
 
@@ -10,17 +11,21 @@ import pytest
 np = pytest.importorskip("numpy")
 pytest.importorskip("scipy")
 
+from tfgpu_doctor.model.facts.limits import Limits  # noqa: E402 - after what is missing was found
 from tfgpu_doctor.perf_tests import (  # noqa: E402 - they need NumPy
+    processors,
     sizes,
     test_device_placement,
     test_graph_execution,
     test_inference,
     test_mixed_precision,
     test_model_architecture,
+    test_pipeline,
 )
 from tfgpu_doctor.perf_tests.largest_batch import largest_batch, most_for_search  # noqa: E402
 from tfgpu_doctor.perf_tests.networks import DEEP_NUMBERS  # noqa: E402
 from tfgpu_doctor.perf_tests.sizes import Each, Speed, memory_of, nearest_power, samples, side  # noqa: E402
+from tfgpu_doctor.perf_tests.work import Convolution, Product  # noqa: E402
 
 GIB = 1 << 30
 GTX_1650 = Speed(4 * GIB, 2.9, 128.0)
@@ -153,3 +158,49 @@ def test_samples_that_are_compared_are_different_ones() -> None:
     spread, verified = test_model_architecture.spread, test_model_architecture.VERIFIED
     for batch in (4, 8, 32, 512, 1024):
         assert len({place % verified for place in range(0, batch, spread(batch))}) == verified
+
+
+def allow(monkeypatch: pytest.MonkeyPatch, cpus: int, quota: float | None) -> None:
+    """A machine with that many CPUs, and a group of processes that may use the time of so many: `limits.cpu` of Kubernetes."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cpus)))
+    monkeypatch.setattr(processors, "limits", types.SimpleNamespace(function=lambda _: Limits(cpu_quota=quota)))
+
+
+@pytest.mark.parametrize(
+    ("cpus", "quota", "due"),
+    [
+        (128, None, [8192, 384]),
+        (128, 200.0, [8192, 384]),
+        (128, 24.0, [4096, 192]),
+        (128, 2.0, [2048, 96]),  # 8192 would take two CPUs eight seconds
+        (128, 0.5, [2048, 96]),
+        (4, 16.0, [2048, 96]),
+    ],
+)
+def test_the_work_for_all_cpus_is_that_of_the_cpus_that_the_quota_allows(
+    monkeypatch: pytest.MonkeyPatch, cpus: int, quota: float | None, due: list[int]
+) -> None:
+    allow(monkeypatch, cpus, quota)
+    assert [test_device_placement.large(kind) for kind in (Product, Convolution)] == due
+
+
+def no_comparison(*_: Any, **__: Any) -> None:
+    pytest.fail("it compared")
+
+
+@pytest.mark.parametrize(("cpus", "quota"), [(1, None), (128, 1.0), (128, 1.5)])
+def test_pictures_are_not_decoded_in_parallel_on_one_cpu(
+    monkeypatch: pytest.MonkeyPatch, cpus: int, quota: float | None
+) -> None:
+    allow(monkeypatch, cpus, quota)
+    with pytest.raises(pytest.skip.Exception, match="the quota or the affinity allows only one CPU"):
+        test_pipeline.test_pictures(no_comparison, None, None)
+
+
+def test_calls_that_wait_need_threads_and_no_time_of_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorFlow has a thread for each CPU of the affinity, whatever the quota is."""
+    allow(monkeypatch, 128, 1.0)
+    test_pipeline.skip_on_one_cpu()
+    allow(monkeypatch, 1, None)
+    with pytest.raises(pytest.skip.Exception, match="only one CPU is available"):
+        test_pipeline.skip_on_one_cpu()

@@ -13,13 +13,23 @@ from xml.etree import ElementTree as ET
 import pytest
 from doctor_command import clean_environment
 from every import every
+from healthy import broken, cuda_gpu, gpu, nvml_gpu
 from locations import RECORDS
 from replayed import NAMES, report_on
 
 from tfgpu_doctor.diagnose.engine import diagnose
-from tfgpu_doctor.gpu_demand import Demand, DemandError, missing, read_demand, strictest, usable_gpus, why_no_gpu
+from tfgpu_doctor.gpu_demand import (
+    Demand,
+    DemandError,
+    UsableGpu,
+    missing,
+    read_demand,
+    strictest,
+    usable_gpus,
+    why_no_gpu,
+)
 from tfgpu_doctor.model.bundle import FACTS, pack
-from tfgpu_doctor.model.facts import decode_facts
+from tfgpu_doctor.model.facts import Facts, decode_facts
 
 TESTS = """
 import os, sys
@@ -338,6 +348,59 @@ def test_demands_of_recorded_machines(machine: str, named: dict[str, Any], met: 
     facts = decode_facts(RECORDS[machine].read_bytes())
     assert why_no_gpu(diagnose(facts)) == ""
     assert (missing(read_demand((), named), usable_gpus(facts)) == "") is met
+
+
+def two_gpus(first: dict[str, Any], second: dict[str, Any], shown: str | None = None, cuda: int = 2) -> Facts:
+    """A machine whose GPUs have this free memory (GiB) and compute capability, in TensorFlow's order; CUDA lists so many."""
+    given = (first, second)
+    return broken(
+        nvml={"gpus": tuple(nvml_gpu(place, memory_free_bytes=each.get("free", 23) << 30) for place, each in enumerate(given))},
+        cuda_driver={"gpus": tuple(cuda_gpu(place) for place in range(cuda))},
+        runtime={
+            "gpus": tuple(
+                gpu(place, compute_capability=each.get("capability", "8.6")) for place, each in enumerate(given)
+            )
+        },
+        environment={"variables": {} if shown is None else {"CUDA_VISIBLE_DEVICES": shown}},
+    )  # fmt: skip
+
+
+SMALL, OLD, LARGE = {"free": 4}, {"capability": "6.1"}, {"free": 23}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "more", "named", "words"),
+    [
+        ((LARGE, SMALL), {}, {"memory": "10GiB"}, ""),  # a test uses the first
+        (
+            (SMALL, LARGE), {}, {"memory": "10GiB"},
+            "it needs 1 GPU with 10GiB, and a test uses the first that TensorFlow lists: GPU:0 (4.0 GiB free, 8.6) does not "
+            "have that; GPU:1 (23.0 GiB free, 8.6) has, and CUDA_VISIBLE_DEVICES=1 selects it",
+        ),
+        ((SMALL, LARGE), {"shown": "3,2"}, {"memory": "10GiB"}, "CUDA_VISIBLE_DEVICES=2 selects it"),
+        ((SMALL, LARGE), {"shown": "GPU-a, GPU-b"}, {"memory": "10GiB"}, "CUDA_VISIBLE_DEVICES=GPU-b selects it"),
+        ((OLD, LARGE), {}, {"compute_capability": "8.0"}, "GPU:1 (23.0 GiB free, 8.6) has, and CUDA_VISIBLE_DEVICES=1"),
+        ((OLD, LARGE), {"cuda": 3}, {"compute_capability": "8.0"}, "(memory unknown, 8.6) has, and CUDA_VISIBLE_DEVICES can select it"),
+        ((SMALL, LARGE), {}, {"memory": "1GiB", "count": 2}, ""),
+        ((SMALL, LARGE), {}, {"memory": "10GiB", "count": 2}, "it needs 2 GPUs with 10GiB; TensorFlow has GPU:0 (4.0 GiB"),
+        ((SMALL, SMALL), {}, {"memory": "10GiB"}, "it needs 1 GPU with 10GiB; TensorFlow has GPU:0 (4.0 GiB free, 8.6), GPU:1"),
+    ],
+)  # fmt: skip
+def test_the_gpus_that_a_test_uses_must_meet_its_demands(
+    gpus: tuple[dict[str, Any], dict[str, Any]], more: dict[str, Any], named: dict[str, Any], words: str
+) -> None:
+    found = missing(read_demand((), named), usable_gpus(two_gpus(*gpus, **more)))
+    assert words in found
+    assert bool(found) == bool(words)
+
+
+def test_of_several_gpus_as_many_are_named_as_a_test_needs() -> None:
+    small, *large = (
+        UsableGpu(f"GPU:{place}", (4 if place == 0 else 80) << 30, "9.0", True, str(place)) for place in range(8)
+    )
+    found = missing(Demand(2, "10GiB"), (large[0], small, *large[1:]))
+    assert "uses the first 2 that TensorFlow lists: GPU:0 (4.0 GiB free, 9.0) does not have that; GPU:1 (80" in found
+    assert found.endswith("GPU:2 (80.0 GiB free, 9.0) have, and CUDA_VISIBLE_DEVICES=1,2 selects them")
 
 
 @pytest.mark.parametrize(

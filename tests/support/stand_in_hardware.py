@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import math
 import os
@@ -16,6 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 MEMORY_MIB, CONTEXT_MIB = 24576, 500  # of an A10; of a CUDA context
+POOLS = LAST_ATTRIBUTE = 115  # CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED; the last that this driver knows
+_INVALID, _NO_SUCH_GPU = 1, 101  # results of CUDA: for an attribute that an older driver does not know, for a number
+WITHOUT_POOLS, EXCLUSIVE = "STAND_IN_WITHOUT_POOLS", "STAND_IN_EXCLUSIVE"  # variables: numbers of GPUs, "0,1"
 _SHARE = 0.9  # what TensorFlow takes at once, without growth
 _PYNVML = '''"""NVML's count of memory in use, from the ledgers of the processes that are alive, and the libcuda that comes with it.
 
@@ -65,6 +69,10 @@ def uuid_of(place: int) -> str:
     return f"GPU-{uuid.UUID(int=(0xA0 + place) << 120)}"
 
 
+def _numbers(variable: str) -> list[int]:
+    return [int(each) for each in os.environ.get(variable, "").split(",") if each]
+
+
 def visible(count: int) -> list[int]:
     """The GPUs of a machine with so many that CUDA shows to this process: it reads the list up to the first that is none."""
     shown = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -92,6 +100,12 @@ class _Libcuda:
 
     def cuDeviceGet(self, found: Any, place: int) -> int:  # noqa: N802
         found._obj.value = place
+        return 0 if place < len(self._seen) else _NO_SUCH_GPU
+
+    def cuDeviceGetAttribute(self, found: Any, attribute: int, device: Any) -> int:  # noqa: N802
+        if attribute > LAST_ATTRIBUTE:
+            return _INVALID
+        found._obj.value = attribute == POOLS and self._seen[device.value] not in _numbers(WITHOUT_POOLS)
         return 0
 
     def cuDeviceGetUuid_v2(self, found: Any, device: Any) -> int:  # noqa: N802
@@ -111,9 +125,35 @@ def give_libcuda(count: int) -> None:
 
 def equip(tf: Any, folder: pathlib.Path, seen: Sequence[int]) -> None:
     """Give the GPUs of this process memory, kernels for both orders of the axes, and traces. `seen`: CUDA's numbers of them."""
+    if _numbers(WITHOUT_POOLS):
+        give_libcuda(1 + max(seen))
+    _hold_alone(tf, folder, [place for place in seen if place in _numbers(EXCLUSIVE)])
     _count_memory(tf, folder / "memory" / str(os.getpid()), seen)
     _turn_axes(tf)
     _trace_kernels(tf)
+
+
+def _hold_alone(tf: Any, folder: pathlib.Path, alone: Sequence[int]) -> None:
+    """In compute mode EXCLUSIVE_PROCESS, a GPU admits the context of one process: that which locks the file, until it ends."""
+    from tensorflow.python.eager import context
+
+    kind = context.Context
+    begin = kind.ensure_initialized
+    held: list[Any] = []
+
+    def ensure(self: Any) -> None:
+        for place in alone if not held else ():
+            held.append(open(folder / f"exclusive-{place}", "w"))  # noqa: SIM115 - open as long as this process runs
+            try:
+                fcntl.flock(held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                why = (
+                    f"cudaSetDevice() on GPU:{place} failed. Status: CUDA-capable device(s) is/are busy or unavailable"
+                )
+                raise tf.errors.InternalError(None, None, why) from None
+        begin(self)
+
+    kind.ensure_initialized = ensure
 
 
 def taken_mib(context: Any, gpu: Any, asked_mib: int) -> tuple[int, int]:
