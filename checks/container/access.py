@@ -18,17 +18,29 @@ _HOW = {
     "podman": "Start it with `podman run --device nvidia.com/gpu=all ...`, after `nvidia-ctk cdi generate` on the host.",
     "kubernetes": "Request the GPU in the pod: resources.limits `nvidia.com/gpu: 1` (and runtimeClassName nvidia).",
     "apptainer": "Start it with `apptainer exec --nv ...`.",
+    "enroot": "Start it with NVIDIA_VISIBLE_DEVICES=all and NVIDIA_DRIVER_CAPABILITIES=compute,utility in the environment of "
+    "`enroot start ...` or, with pyxis, of `srun --container-image=...`: an image that sets neither gets no GPU. If both were "
+    "set at the start, ask the host's administrator whether enroot's hook 98-nvidia.sh is installed.",
+    "charliecloud": "On the host, copy the driver's libraries into the image with `ch-fromhost --nvidia IMAGE`, then start it "
+    "again.",
     "containerd": "Start it with `nerdctl run --gpus all ...`.",
     "lxc": "Add the GPU to the container: `lxc config device add NAME gpu gpu` and set nvidia.runtime=true.",
     "systemd-nspawn": "Bind the device nodes into the container (`--bind=/dev/nvidia0 --bind=/dev/nvidiactl "
     "--bind=/dev/nvidia-uvm`), allow them (DeviceAllow= of its service), and bind the driver's libraries.",
 }
 # Engines that mount the driver's libraries when the GPU is requested. The others run a whole system with libraries of its own.
-_MOUNTS_LIBRARIES = ("docker", "podman", "kubernetes", "apptainer", "containerd")
+_MOUNTS_LIBRARIES = ("docker", "podman", "kubernetes", "apptainer", "containerd", "enroot", "charliecloud")
 _MORE_SHM = {
     "kubernetes": "Mount an `emptyDir: {medium: Memory}` volume at /dev/shm in the pod.",
     "podman": "Start the container with `--shm-size=1g --ulimit memlock=-1`, or with `--ipc=host`.",
 }
+_CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
+_WITH_CAPABILITIES = {
+    "docker": f"Start the container with `-e {_CAPABILITIES}=compute,utility`.",
+    "enroot": f"Set {_CAPABILITIES}=compute,utility in the environment of `enroot start` or `srun --container-image=...`.",
+}
+# What a container gets where it is not set: https://github.com/NVIDIA/enroot/blob/main/conf/hooks/98-nvidia.sh (read 2026-11-29)
+_CAPABILITIES_BY_DEFAULT = {"enroot": "utility"}
 _NOTHING = ("void", "none")  # values of NVIDIA_VISIBLE_DEVICES: no GPU; no GPU, but the driver's libraries
 _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 
@@ -45,6 +57,7 @@ _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
         _TOOLKIT,
         "https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
         "https://apptainer.org/docs/user/latest/bind_paths_and_mounts.html",
+        "https://github.com/NVIDIA/enroot/blob/main/doc/standard-hooks.md",
     ),
 )
 def container_has_gpu(
@@ -58,10 +71,11 @@ def container_has_gpu(
     runtime: Runtime | None = None,
 ) -> Yielded:
     """A container sees the host's GPU only if the GPU was requested at start; an image never contains the driver.
-    Device nodes alone are not enough: Apptainer binds the host's /dev, and a privileged container sees every device.
+    Device nodes alone are not enough: Apptainer, enroot and Charliecloud bind the host's /dev, and a privileged container sees
+    every device.
 
-    Fix: `docker run --gpus all`, `podman run --device nvidia.com/gpu=all`, `apptainer exec --nv`, or a pod that
-    requests `nvidia.com/gpu`.
+    Fix: `docker run --gpus all`, `podman run --device nvidia.com/gpu=all`, `apptainer exec --nv`, a pod that requests
+    `nvidia.com/gpu`, or NVIDIA_VISIBLE_DEVICES=all for enroot and pyxis.
     """
     if not container.kind:
         raise Skip("this is not a container")
@@ -73,7 +87,7 @@ def container_has_gpu(
     only_nodes = (
         container.kind in _MOUNTS_LIBRARIES
         and nodes == [node.path for node in device_nodes.gpus]
-        and not _left_out_words(environment)
+        and not _left_out_words(environment.get(_CAPABILITIES) or "")
         and not (runtime and runtime.gpus)
         and _driver_has_no_library(cuda_driver, nvml, driver_libraries, resolution)
     )
@@ -122,9 +136,8 @@ def _started_without_gpu(container: Container, environment: Environment, lacks: 
     )
 
 
-def _left_out_words(environment: Environment) -> list[str]:
-    """Return which words for the libraries that TensorFlow needs NVIDIA_DRIVER_CAPABILITIES leaves out, if it is set."""
-    asked = environment.get("NVIDIA_DRIVER_CAPABILITIES") or ""
+def _left_out_words(asked: str) -> list[str]:
+    """Return which words for the libraries that TensorFlow needs this value of NVIDIA_DRIVER_CAPABILITIES leaves out."""
     given = {word.strip() for word in asked.split(",") if word.strip()}
     return [word for word in ("compute", "utility") if given and not given & {word, "all"}]
 
@@ -156,17 +169,23 @@ def container_has_compute_libraries(
     """
     if not container.kind:
         raise Skip("this is not a container")
-    asked = environment.get("NVIDIA_DRIVER_CAPABILITIES") or ""
+    asked = environment.get(_CAPABILITIES) or ""
+    default = "" if asked else _CAPABILITIES_BY_DEFAULT.get(container.kind, "")
     errors = {"compute": cuda_driver.library_error, "utility": nvml.library_error}
-    lacks = [word for word in _left_out_words(environment) if errors[word]]
+    lacks = [word for word in _left_out_words(asked or default) if errors[word]]
     if lacks and not (runtime and runtime.gpus):
         libraries = {"compute": "libcuda.so.1", "utility": "libnvidia-ml.so.1"}
         named = " and ".join(f"{libraries[word]} (part of {word!r})" for word in lacks)
+        how = (
+            f"with {_CAPABILITIES}={asked}"
+            if asked
+            else f"without {_CAPABILITIES}, which {container.kind} takes for {default},"
+        )
         yield Finding(
-            f"the container was started with NVIDIA_DRIVER_CAPABILITIES={asked} and therefore lacks {named}",
+            f"the container was started {how} and therefore lacks {named}",
             cause="nvidia_driver_capabilities_without_compute",
             evidence=tuple(error for error in errors.values() if error),
-            fix=Fix("Start the container with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility`."),
+            fix=Fix(_WITH_CAPABILITIES.get(container.kind, _WITH_CAPABILITIES["docker"])),
         )
     elif any(errors.values()):
         raise Skip("a driver library cannot be opened, but NVIDIA_DRIVER_CAPABILITIES is not the reason")

@@ -7,8 +7,10 @@ import re
 from tfgpu_doctor.checks.devices import figures_of
 from tfgpu_doctor.checks.tensorflow.kernels import NO_KERNEL
 from tfgpu_doctor.checks.tensorflow.log_lines import complaints, likely_causes
+from tfgpu_doctor.checks.tensorflow.runs import had_no_time, longer
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.nvidia import CudaDriver
 from tfgpu_doctor.model.facts.python import Computation, Runtime
 
@@ -71,6 +73,14 @@ def _judge(runtime: Runtime, knowledge: Knowledge, operation: str, cuda_driver: 
     if not runtime.gpus:
         raise Skip("TensorFlow lists no GPU")
     done = [each for each in runtime.computations if each.operation == operation]
+    if len(done) < len(runtime.gpus) and _was_only_slow(runtime):
+        right = (
+            f" and the right results of {amount(len(runtime.computations), 'operation')}"
+            if runtime.computations
+            else ""
+        )
+        started = f"after an import of {runtime.import_seconds:.0f} s{right}"
+        raise NotMeasured(f"TensorFlow {runtime.attempt.ending}, {started}; {longer(runtime)}")
     for each in done:
         if each.is_right:
             yield Evidence(
@@ -80,6 +90,12 @@ def _judge(runtime: Runtime, knowledge: Knowledge, operation: str, cuda_driver: 
             yield _finding(each, runtime, knowledge, cuda_driver)
     if len(done) < len(runtime.gpus):
         yield _cut_short(operation, runtime, knowledge)
+
+
+def _was_only_slow(runtime: Runtime) -> bool:
+    """Return whether all that ended before the deadline is right, and what did not end had little time."""
+    compiles = runtime.log_lines("jit-compiled from PTX")  # which has a finding of its own
+    return had_no_time(runtime) and not compiles and all(each.is_right for each in runtime.computations)
 
 
 def _finding(each: Computation, runtime: Runtime, knowledge: Knowledge, cuda_driver: CudaDriver | None) -> Finding:
@@ -189,12 +205,14 @@ def _cut_short(operation: str, runtime: Runtime, knowledge: Knowledge) -> Findin
             evidence=flags,
             fix=Fix("Remove the flag from XLA_FLAGS or TF_XLA_FLAGS.", ("unset XLA_FLAGS TF_XLA_FLAGS",)),
         )
+    late = runtime.attempt.outcome == "timed_out"
+    again = f"First {longer(runtime)}: a slow start leaves little time to the GPUs. Then check" if late else "Check"
     return Finding(
         f"TensorFlow {ending}",
         cause=UNDETERMINED,
         evidence=(*runtime.attempt.stderr[-6:], *complaints(runtime, knowledge)[-4:])
         or ("it printed nothing before it ended",),
-        fix=Fix("Check `sudo dmesg | grep -i -e NVRM -e Xid`: a failing GPU leaves a line there."),
+        fix=Fix(f"{again} `sudo dmesg | grep -i -e NVRM -e Xid`: a failing GPU leaves a line there."),
         devices=_reached(runtime),
     )
 

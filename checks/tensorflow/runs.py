@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import replace
 
 from tfgpu_doctor.checks.devices import Row, figures_of
 from tfgpu_doctor.checks.tensorflow.log_lines import cause_in_log, complaints
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, NotMeasured, Stage, Yielded, check
+from tfgpu_doctor.model import UNDETERMINED, CannotTell, Evidence, Finding, Fix, NotMeasured, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.machine import System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver
@@ -21,6 +22,24 @@ _REPORT = (
     "`tfgpu-doctor ticket` collects: https://github.com/tensorflow/tensorflow/issues"
 )
 _GUIDE = "https://www.tensorflow.org/install/errors"
+_FRESH = (
+    "Try a new environment: if TensorFlow can be imported there, this one is damaged; if not, the machine is at fault."
+)
+_SLOW = (
+    "First {longer}: a network file system or a busy machine may need that long. If the import does not end then either, try a "
+    "new environment on a local disk: if TensorFlow can be imported there, this environment or its file system is at fault."
+)
+_IMPORTING = re.compile(r"importing TensorFlow: \d+ modules after (\d+) s")  # workers/run_tensorflow.py
+_RECENT_S = 30.0  # longer without a module, or without an answer of a GPU: it may hang, or load one very large library
+# Modules of the standard library that a Python built where the headers are missing lacks:
+# https://github.com/pyenv/pyenv/wiki/Common-build-problems
+_LACKS = re.compile(r"ModuleNotFoundError: No module named '(\w+)'")
+_BUILT_WITH = {
+    "_ctypes": "libffi (libffi-dev, libffi-devel)", "_bz2": "bzip2 (libbz2-dev, bzip2-devel)",
+    "_lzma": "xz (liblzma-dev, xz-devel)", "_sqlite3": "SQLite (libsqlite3-dev, sqlite-devel)",
+    "_ssl": "OpenSSL (libssl-dev, openssl-devel)", "_hashlib": "OpenSSL (libssl-dev, openssl-devel)",
+    "zlib": "zlib (zlib1g-dev, zlib-devel)",
+}  # fmt: skip
 # Causes that keep a GPU from being listed, and that TensorFlow's log may report.
 _SEEN_IN_LOG = (
     "gpu_compute_capability_too_old", "gpu_below_min_multiprocessor_count", "gpu_libs_not_found", "pip_cuda_libs_not_found",
@@ -46,20 +65,16 @@ def tensorflow_imports(runtime: Runtime, system: System, target: Target) -> Yiel
     """If the import fails, hangs or crashes, no program can use a GPU.
 
     Fix: depends on the last line of the traceback; a new virtual environment with only TensorFlow shows whether the
-    environment or the machine is at fault.
+    environment or the machine is at fault. If it takes too long: a longer `--deadline`.
     """
     if runtime.version:
         yield Evidence(f"TensorFlow {runtime.version}, imported in {runtime.import_seconds:.1f} s")
         return
-    alone = "/tmp/tensorflow-alone"
-    fresh = Fix(
-        "Try a new environment: if TensorFlow can be imported there, this one is damaged; if not, the machine is at fault.",
-        (
-            shlex.join([target.executable, "-m", "venv", alone]),
-            f"{alone}/bin/python -m pip install tensorflow",
-            f"{alone}/bin/python -c 'import tensorflow'",
-        ),
-    )
+    if _still_imports(runtime):
+        raise CannotTell(
+            f"importing TensorFlow {runtime.attempt.ending}, and was still loading modules: the file system or the processor is "
+            f"slow; {longer(runtime)}"
+        )
     if "libmetal_plugin" in runtime.import_error and "Symbol not found" in runtime.import_error:
         metal = target.find("tensorflow-metal")
         yield Finding(
@@ -69,20 +84,73 @@ def tensorflow_imports(runtime: Runtime, system: System, target: Target) -> Yiel
             fix=Fix("Install compatible versions: https://developer.apple.com/metal/tensorflow-plugin/"),
         )
     elif error := runtime.import_error or runtime.use_error:
-        verb = "importing" if runtime.import_error else "using"
-        yield Finding(
-            f"{verb} TensorFlow raises {error[:300]}",
-            cause=UNDETERMINED,
-            evidence=runtime.import_traceback[-8:] or (f"`import tensorflow` runs {target.tensorflow_file}", error),
-            fix=fresh,
-        )
+        yield _raised(error, runtime, target)
     else:
+        slow = runtime.attempt.outcome == "timed_out"
         yield Finding(
             f"importing TensorFlow {runtime.attempt.ending}",
             cause=UNDETERMINED,
+            confidence="low" if slow else "high",
             evidence=(*runtime.attempt.stderr[-6:], f"CPU: {system.cpu_model or 'unknown model'}"),
-            fix=fresh,
+            fix=Fix(_SLOW.format(longer=longer(runtime)) if slow else _FRESH, _fresh_environment(target)),
         )
+
+
+def _raised(error: str, runtime: Runtime, target: Target) -> Finding:
+    """Return the finding for an import that raises an exception."""
+    evidence = runtime.import_traceback[-8:] or (f"`import tensorflow` runs {target.tensorflow_file}", error)
+    found = _LACKS.match(error)
+    library = _BUILT_WITH.get(found.group(1), "") if found else ""
+    if found and library:
+        python = target.executable or "the interpreter"
+        return Finding(
+            f"this Python was built without {found.group(1)}, a module of its own that TensorFlow imports",
+            cause=UNDETERMINED,
+            evidence=(f"{python} has no module {found.group(1)}", *evidence),
+            fix=Fix(
+                f"Build this Python again after installing the headers of {library} (pyenv: `pyenv install --force VERSION`), "
+                "or use one of the distribution, of conda or of uv. A new environment of the same Python lacks it too."
+            ),
+        )
+    verb = "importing" if runtime.import_error else "using"
+    return Finding(
+        f"{verb} TensorFlow raises {error[:300]}",
+        cause=UNDETERMINED,
+        evidence=evidence,
+        fix=Fix(_FRESH, _fresh_environment(target)),
+    )
+
+
+def _fresh_environment(target: Target) -> tuple[str, ...]:
+    """Return the commands that import TensorFlow in an environment with nothing else."""
+    alone = "/tmp/tensorflow-alone"
+    return (
+        shlex.join([target.executable, "-m", "venv", alone]),
+        f"{alone}/bin/python -m pip install tensorflow",
+        f"{alone}/bin/python -c 'import tensorflow'",
+    )
+
+
+def _still_imports(runtime: Runtime) -> bool:
+    """Return whether the import went on until shortly before its deadline."""
+    found = _IMPORTING.fullmatch(runtime.attempt.phase)
+    late = runtime.attempt.outcome == "timed_out" and not runtime.attempt.stuck
+    return late and found is not None and runtime.attempt.seconds - float(found.group(1)) < _RECENT_S
+
+
+def had_no_time(runtime: Runtime) -> bool:
+    """Return whether a slow import, and the operations before, left the last step too little of the deadline to call it hung."""
+    if runtime.attempt.outcome != "timed_out" or runtime.attempt.stuck:
+        return False
+    operations_s = [each.seconds for each in runtime.computations]
+    before_s = runtime.import_seconds + sum(operations_s)
+    left_s = runtime.attempt.seconds - before_s
+    return left_s < before_s and left_s < max(_RECENT_S, 3 * max(operations_s, default=0.0))
+
+
+def longer(runtime: Runtime) -> str:
+    """Return what to do where the deadline may have been too short."""
+    return f"run the doctor again with `--deadline {max(600, 5 * int(runtime.attempt.seconds))}`"
 
 
 @check(
@@ -111,6 +179,10 @@ def tensorflow_lists_gpus(
     unasked = system.os == "Linux" and cuda_driver is not None and bool(cuda_driver.library_error)
     if not runtime.gpus_listed:
         ending = "raises " + runtime.use_error if runtime.use_error else runtime.attempt.ending
+        if had_no_time(runtime):
+            raise CannotTell(
+                f"listing the GPUs {ending}, after an import of {runtime.import_seconds:.0f} s; {longer(runtime)}"
+            )
         yield _finding(f"listing the GPUs {ending}", runtime, system, knowledge)
     elif runtime.gpus and len(runtime.gpus) >= expected:
         yield Evidence(", ".join(f"{gpu.name} {gpu.description}".strip() for gpu in runtime.gpus))
@@ -129,6 +201,8 @@ def _finding(message: str, runtime: Runtime, system: System, knowledge: Knowledg
     cause = cause_in_log(runtime, system, knowledge, _SEEN_IN_LOG)
     if cause and not runtime.gpus_listed and cause.confidence != "high":
         cause = None  # a run that ended before it listed GPUs may have ended for another reason
+    late = runtime.attempt.outcome == "timed_out" and not runtime.gpus_listed
+    report = f"First {longer(runtime)}. {_REPORT}" if late else _REPORT
     said = (*complaints(runtime, knowledge)[-8:], *(runtime.attempt.stderr[-3:] if not runtime.gpus_listed else ()))
     return Finding(
         message,
@@ -137,6 +211,6 @@ def _finding(message: str, runtime: Runtime, system: System, knowledge: Knowledg
         confidence=cause.confidence if cause else "high",
         evidence=tuple(dict.fromkeys((*(cause.evidence if cause else ()), *said))) or _SILENT,
         fix=Fix(
-            cause.fix + (f" If this is not the cause, check {cause.ask}." if cause.ask else "") if cause else _REPORT
+            cause.fix + (f" If this is not the cause, check {cause.ask}." if cause.ask else "") if cause else report
         ),
     )

@@ -40,7 +40,7 @@ def main() -> NoReturn:
         run()
     except (MemoryError, SystemError, OSError, RuntimeError, ImportError) as error:
         _free()
-        words = exhausted(error) or (_broken(error) if isinstance(error, ImportError) else "")
+        words = exhausted(error) or _without_folder(error) or (_broken(error) if isinstance(error, ImportError) else "")
         if not words:
             raise
         _end(f"tfgpu-doctor: {words}\n")
@@ -60,11 +60,57 @@ def _broken(error: BaseException) -> str:
         trace = trace.tb_next
     if trace and os.path.isabs(file := trace.tb_frame.f_code.co_filename):
         said += f", in {file}"
+    if hiding := _hiding(error):  # before what follows: no more is imported than must be
+        return f"its own packages cannot be imported ({said}): {hiding}"
     import shlex
 
     from tfgpu_doctor import _project
 
     return f"its own packages cannot be imported ({said}); {_project.install_again(shlex.quote(sys.executable))}"
+
+
+def _hiding(error: BaseException) -> str:
+    """What to say where a file hides a module of Python's or of the doctor's; empty if none does.
+
+    It is in a folder that Python searches before its own library, which PYTHONPATH puts there.
+    """
+    path, library = [os.path.normpath(each) for each in sys.path if os.path.isabs(each)], os.path.dirname(os.__file__)
+    first = path[: path.index(library)] if library in path else []
+    for file in _files_of(error):
+        folder = next((each for each in first if file.startswith(os.path.join(each, ""))), "")
+        name = file[len(folder) + 1 :].split(os.sep)[0].partition(".")[0]
+        is_module = any(
+            os.path.isfile(os.path.join(folder, each)) for each in (f"{name}.py", os.path.join(name, "__init__.py"))
+        )
+        if folder and is_module and name != "tfgpu_doctor" and _is_also_elsewhere(name, path[path.index(folder) + 1 :]):
+            return f"{file} hides the module {name}; rename that file, or take its folder out of PYTHONPATH (`unset PYTHONPATH`)"
+    return ""
+
+
+def _files_of(error: BaseException) -> list[str]:
+    """The files that an exception names, and then those of its traceback, the innermost first."""
+    named, trace = [getattr(error, "path", None), getattr(error, "filename", None)], error.__traceback__
+    words = str(error).split("'")  # "module 'json' has no attribute 'dumps'"
+    named += [getattr(sys.modules.get(words[1]), "__file__", None)] if words[0] == "module " and len(words) > 1 else []
+    frames = []
+    while trace:
+        frames.append(trace.tb_frame.f_code.co_filename)
+        trace = trace.tb_next
+    return [each for each in (*named, *reversed(frames)) if isinstance(each, str) and os.path.isabs(each)]
+
+
+def _is_also_elsewhere(name: str, folders: list[str]) -> bool:
+    """Whether there is another module of that name: Python's own, or one in these folders."""
+    own = {*sys.builtin_module_names, *getattr(sys, "stdlib_module_names", ())}  # the second from Python 3.10 on
+    return name in own or any(
+        os.path.exists(os.path.join(each, file)) for each in folders for file in (name, f"{name}.py")
+    )
+
+
+def _without_folder(error: BaseException) -> str:
+    """What to say where a command needs a temporary folder, and there is none; empty if it failed for another reason."""
+    scratch = sys.modules.get("tfgpu_doctor.host.scratch")
+    return str(error.strerror) if scratch and isinstance(error, scratch.NoTemporaryFolder) else ""
 
 
 def _too_little() -> str:

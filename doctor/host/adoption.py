@@ -2,10 +2,12 @@
 
 Each child has a mark in its environment, which what it starts inherits. On Linux, where the doctor is the process's own
 program, it also adopts the orphans of its children: https://man7.org/linux/man-pages/man2/PR_SET_CHILD_SUBREAPER.2const.html
+Such a child leaves no core file either, which would lie in the user's working folder.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
@@ -61,10 +63,11 @@ class Adoption:
         """Start a child with a marked environment. Raises what `popen` raises."""
         value = f"{os.getpid()}-{next(_NUMBERS)}-{os.urandom(4).hex()}"
         with self._lock:
-            if self._before is not None and not self._running:
-                _adopt(True)
+            if self._before is not None and not self._running and not _adopt(True):
+                self._before = None  # its orphans are looked for among all processes
             try:
-                process = popen({**environment, MARK: value} if family_ends else environment)
+                with _no_core_files() if family_ends else contextlib.nullcontext():
+                    process = popen({**environment, MARK: value} if family_ends else environment)
                 self._running.add(process.pid)
             finally:
                 self._rest()
@@ -120,10 +123,30 @@ class Adoption:
         yield from (pid for pid in orphans if sure or carries(pid, child.mark))
 
 
-def _adopt(on: bool) -> None:
-    import ctypes
+def _adopt(on: bool) -> bool:
+    """Adopt orphans or not; return whether that is possible: a Python that was built without libffi has no ctypes."""
+    try:
+        import ctypes
 
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(on), 0, 0, 0)
+        return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(on), 0, 0, 0) == 0)
+    except (ImportError, OSError, AttributeError):
+        return False
+
+
+@contextlib.contextmanager
+def _no_core_files() -> Iterator[None]:
+    """What is started meanwhile inherits a limit of 0 for core files; `prlimit` afterwards may come too late for it."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    try:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
 
 
 def _wait_for(pid: int) -> None:

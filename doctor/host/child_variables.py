@@ -13,22 +13,22 @@ from tfgpu_doctor.host.scratch import children_folder
 
 _SETTINGS = "keras.json"
 _LINKED = ("datasets", "models")  # downloads that a suite of the user's may need
+_NOWHERE = os.path.join(os.devnull, "keras")  # no folder can be made there, and Keras goes on without
 _LOCK = threading.Lock()
 
 
 def child_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables for a child of a user with that environment: temporary files, settings of Keras, no bytecode."""
     variables = {"PYTHONDONTWRITEBYTECODE": "1"}
+    users = keras_home_of(environment) or os.path.join(os.path.expanduser("~"), ".keras")
     try:
         folder = children_folder()
-    except OSError:
-        return variables  # the disk is full or read-only: the child finds out as well
-    variables.update(dict.fromkeys(("TMPDIR", "TEMP", "TMP"), folder))
-    try:
+        variables.update(dict.fromkeys(("TMPDIR", "TEMP", "TMP"), folder))
         with _LOCK:
-            variables["KERAS_HOME"] = _keras_home(keras_home_of(environment), os.path.dirname(folder))
-    except OSError:
-        pass  # Keras does not write either where its settings exist and cannot be read
+            variables["KERAS_HOME"] = _keras_home(users, os.path.dirname(folder))
+    except OSError:  # the disk is full or read-only, or the user's settings cannot be copied
+        if not os.path.lexists(os.path.join(users, _SETTINGS)):  # Keras writes nothing where there are settings
+            variables["KERAS_HOME"] = _NOWHERE
     return variables
 
 
@@ -48,7 +48,7 @@ def keras_home_of(environment: Mapping[str, str]) -> str:
 
 def _keras_home(users: str, folder: str) -> str:
     """A folder with a copy of the user's settings: Keras writes its defaults where it finds none. Raises OSError."""
-    users = os.path.abspath(users or os.path.join(os.path.expanduser("~"), ".keras"))
+    users = os.path.abspath(users)
     place = os.path.join(folder, f"keras-{zlib.crc32(os.fsencode(users)):08x}")
     if os.path.isdir(place):
         return place

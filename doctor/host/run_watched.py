@@ -10,13 +10,16 @@ the number of the error is written there if the command cannot be started; it is
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
 import signal
 import subprocess
 import sys
 import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 JANITOR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "janitor.py")
 LOOK_EVERY_S = 0.1
@@ -27,7 +30,7 @@ GRACE_S = 1.0  # after SIGKILL; a process that survives is blocked in the kernel
 
 def main() -> None:
     """Run the command in the arguments; see above."""
-    prctl = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform.startswith("linux") else None
+    prctl = _prctl()
     argv, adopts, folder, tells = sys.argv[1:], False, "", -1
     if argv[0] == "--tell":
         tells, argv = int(argv[1]), argv[2:]
@@ -69,6 +72,17 @@ def main() -> None:
         janitor.stdin.write(b"done")
         janitor.stdin.flush()
     os._exit(code if code >= 0 else 128 - code)
+
+
+def _prctl() -> Callable[..., int] | None:
+    """The system call; None where there is none, or where this Python was built without ctypes."""
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        import ctypes
+    except ImportError:
+        return None
+    return getattr(ctypes.CDLL(None), "prctl", None)
 
 
 def _janitor(folder: str) -> subprocess.Popen[bytes]:

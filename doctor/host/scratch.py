@@ -1,13 +1,14 @@
 """The temporary folder of this process: everything that the doctor and its children write temporarily is in it.
 
 It is created when it is first needed, and removed at the end of the process. What a killed process left is removed when
-the next one creates its own.
+the next one creates its own. It is never in the working folder, where Python would put it if no other folder can be written to.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import os
 import secrets
 import tempfile
@@ -19,6 +20,8 @@ from tfgpu_doctor.host.cache import cache_folder, remove_abandoned
 from tfgpu_doctor.host.owner import discard, is_abandoned, sign
 
 _PREFIX = "tfgpu-doctor-"
+_VARIABLES = ("TMPDIR", "TEMP", "TMP")
+_PLACES = ("/tmp", "/var/tmp", "/usr/tmp")  # where Python looks after these variables, and before the working folder
 _CHILDREN = "tmp"
 _LISTED_BYTES = 1 << 20  # ext4 needs about 32 bytes for an entry, tmpfs 20: a list of these names takes few ms
 _LONGEST_SWEEP_S = 0.004  # to look for what was left where there are more
@@ -36,15 +39,48 @@ class _Run:
 _RUN = _Run()
 
 
+class NoTemporaryFolder(OSError):
+    """No folder for temporary files can be written to."""
+
+    def __init__(self) -> None:
+        named = [f"{name}={value}" for name in _VARIABLES if (value := os.environ.get(name))]
+        places = ", ".join([*(named or ["TMPDIR is not set"]), *_PLACES])
+        why = f"no folder for temporary files can be written to ({places}): set TMPDIR to one that can be, or mount one at /tmp"
+        super().__init__(errno.ENOENT, why)
+
+
 def choose_parent() -> None:
     """Choose the folder for temporary files: Python writes a file to try it, which an interrupt would leave there."""
     with contextlib.suppress(OSError):
-        tempfile.gettempdir()
+        _parent()
+
+
+def _parent() -> str:
+    """The folder for temporary files. Raises NoTemporaryFolder where Python would take the working folder, or finds none."""
+    if os.name == "nt":
+        return tempfile.gettempdir()
+    usual = [*(os.path.abspath(value) for name in _VARIABLES if (value := os.environ.get(name))), *_PLACES]
+    if tempfile.tempdir is None and not any(os.access(place, os.W_OK | os.X_OK) for place in usual):
+        raise NoTemporaryFolder  # Python would try the working folder, and leave a file there for a moment
+    try:
+        chosen = tempfile.gettempdir()
+    except FileNotFoundError:
+        raise NoTemporaryFolder from None
+    if chosen not in usual and chosen == _working_folder():
+        raise NoTemporaryFolder
+    return chosen
+
+
+def _working_folder() -> str:
+    try:
+        return os.path.abspath(os.getcwd())
+    except OSError:  # it was removed
+        return ""
 
 
 def run_folder() -> str:
     """The folder, which only this user can access. Raises OSError if none can be created, or if the process ends."""
-    parent = tempfile.gettempdir()
+    parent = _parent()
     if not _existing():
         # Outside of the lock, because it may take long: `end_run` waits for the lock only for a moment.
         _sweep(parent)

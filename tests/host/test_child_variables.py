@@ -28,6 +28,11 @@ def test_all_names_of_the_temporary_folder(tmp_path: pathlib.Path) -> None:
     assert variables["PYTHONDONTWRITEBYTECODE"] == "1"
 
 
+def test_the_drivers_cache_stays_the_users(tmp_path: pathlib.Path) -> None:
+    """Half an hour of compiling PTX is not done again each time; docs/guide.md and docs/security.md say so."""
+    assert not [name for name in child_variables({"HOME": str(tmp_path)}) if name.startswith("CUDA_CACHE")]
+
+
 @pytest.mark.parametrize("own", ["", "~/elsewhere", "{}/elsewhere"])
 def test_the_users_settings_are_copied(tmp_path: pathlib.Path, own: str) -> None:
     place = tmp_path / ("elsewhere" if own else ".keras")
@@ -57,6 +62,24 @@ def test_a_fifo_in_place_of_the_settings_is_not_waited_for(tmp_path: pathlib.Pat
     (tmp_path / ".keras").mkdir()
     os.mkfifo(tmp_path / ".keras/keras.json")
     assert "KERAS_HOME" not in child_variables({"HOME": str(tmp_path)})
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_without_a_temporary_folder_keras_writes_no_settings(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, exists: bool
+) -> None:
+    """Those that exist stay in force: Keras writes none then."""
+
+    def none() -> str:
+        raise scratch.NoTemporaryFolder
+
+    monkeypatch.setattr(scratch, "_parent", none)
+    if exists:
+        (tmp_path / ".keras").mkdir()
+        (tmp_path / ".keras/keras.json").write_text('{"backend": "jax"}')
+    variables = child_variables({"HOME": str(tmp_path)})
+    assert variables.get("KERAS_HOME") == (None if exists else "/dev/null/keras")
+    assert "TMPDIR" not in variables
 
 
 def test_two_users_have_two_copies(tmp_path: pathlib.Path) -> None:

@@ -127,6 +127,61 @@ def test_a_fork_has_its_own_and_leaves_its_parents(parent: pathlib.Path) -> None
     scratch.remove_run_folder()
 
 
+WITHOUT = (
+    "import os, tempfile; from tfgpu_doctor.host import Host, scratch\n"
+    "for name in scratch._VARIABLES: os.environ.pop(name, None)\n"
+    "os.environ['TMPDIR'] = '/proc/nowhere'; scratch._PLACES = ('/proc/tmp',)\n"
+    "tempfile._candidate_tempdir_list = lambda: ['/proc/nowhere', '/proc/tmp', os.getcwd()]\n"  # as in a read-only container
+)
+
+
+@pytest.mark.parametrize("chosen", [False, True], ids=["not chosen yet", "Python chose the working folder"])
+def test_without_any_folder_nothing_is_written_to_the_working_folder(tmp_path: pathlib.Path, chosen: bool) -> None:
+    work, home = tmp_path / "work", tmp_path / "home"
+    work.mkdir()
+    home.mkdir()
+    code = (
+        WITHOUT
+        + ("tempfile.gettempdir()\n" if chosen else "")
+        + (
+            f"before = os.stat({str(work)!r}).st_mtime_ns; scratch.choose_parent()\n"
+            "try: scratch.run_folder()\n"
+            "except scratch.NoTemporaryFolder as error: print(error.strerror)\n"
+            f"assert os.stat({str(work)!r}).st_mtime_ns == before\n"  # not even for a moment
+            f"variables = Host(environment={{'HOME': {str(home)!r}}}).variables()\n"
+            "assert 'TMPDIR' not in variables; print(variables['KERAS_HOME'])\n"
+        )
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=work,
+        timeout=60,
+        env=dict(os.environ),
+    )
+    assert done.stderr == ""
+    why, keras = done.stdout.splitlines()
+    assert why == (
+        "no folder for temporary files can be written to (TMPDIR=/proc/nowhere, /proc/tmp): set TMPDIR to one that can be, or "
+        "mount one at /tmp"
+    )
+    assert keras == "/dev/null/keras"
+    assert [*work.iterdir(), *home.iterdir()] == []
+
+
+def test_a_working_folder_that_is_named_for_temporary_files_is_one(tmp_path: pathlib.Path) -> None:
+    code = "from tfgpu_doctor.host import scratch; print(scratch.run_folder())"
+    for value in (str(tmp_path), "."):
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path, timeout=60,
+            env={**os.environ, "TMPDIR": value},
+        )  # fmt: skip
+        assert (tmp_path / done.stdout.strip()).parent == tmp_path
+    assert list(tmp_path.iterdir()) == []
+
+
 def run_code(code: str, parent: pathlib.Path, working_folder: pathlib.Path | None = None) -> None:
     """Run it in a process of its own, whose temporary files lie in `parent`."""
     variables = {**os.environ, "TMPDIR": str(parent)}

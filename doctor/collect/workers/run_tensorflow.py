@@ -6,22 +6,22 @@ one, "list", nothing is computed.
 
 from __future__ import annotations
 
-import gc
-import json
-import os
-import re
-import site
 import sys
-import time
-import traceback
+
+STARTED_WITH = frozenset(sys.modules)  # what Python itself loads, and a user's program too
+import gc  # noqa: E402
+import json  # noqa: E402
+import os  # noqa: E402
+import re  # noqa: E402
+import site  # noqa: E402
+import time  # noqa: E402
+import traceback  # noqa: E402
 
 TYPE_CHECKING = False  # importing typing would take longer than the rest of the program
 if TYPE_CHECKING:
     from typing import Any, TextIO
 
-# A user's program has its own folder first on the search path; this one acts as if it were in the user's working folder.
-sys.path[0] = "" if not getattr(sys.flags, "safe_path", False) else sys.path[0]
-
+TOLD_EVERY_S = 5.0
 SIDE = 256  # of the square matrices; integers up to 4 keep every product and sum exact in TF32 and float32
 
 
@@ -63,6 +63,57 @@ def environment_at_start() -> dict[str, str]:
 def last_line(error: BaseException) -> str:
     """Type and message of an exception, on one line of at most 2,000 characters."""
     return " ".join("".join(traceback.format_exception_only(type(error), error)).split())[:2000]
+
+
+class Progress:
+    """Tells how far the import of TensorFlow is: Python asks it before it looks for a module, and it finds none."""
+
+    def __init__(self) -> None:
+        self.started = self.told = time.monotonic()
+
+    def find_spec(self, *_: object) -> None:
+        """Called by Python's import system with the name of a module."""
+        now = time.monotonic()
+        if now - self.told >= TOLD_EVERY_S:
+            self.told = now
+            say(phase="importing TensorFlow: %d modules after %d s" % (len(sys.modules), now - self.started))
+
+
+def own_modules() -> dict[str, Any]:
+    """The modules that this program imported, and that a user's program has not."""
+    return {name: module for name, module in sys.modules.items() if name not in STARTED_WITH and is_python(module)}
+
+
+def forget_hidden(own: dict[str, Any]) -> None:
+    """Forget what this program imported, if a file of the working folder hides any of it.
+
+    TensorFlow then imports that file, as it does in a user's program.
+    """
+    if not sys.path[0] and any(map(is_local, own)):
+        for name in own:
+            del sys.modules[name]
+
+
+def is_python(module: Any) -> bool:
+    """Whether a module comes from a file of Python's: others are not loaded twice."""
+    return str(getattr(module, "__file__", None) or "").endswith(".py")
+
+
+def is_local(name: str) -> bool:
+    """Whether the working folder has a module of that name."""
+    return os.path.isfile(name + ".py") or os.path.isfile(os.path.join(name, "__init__.py"))
+
+
+def format_traceback(own: dict[str, Any]) -> list[str]:
+    """The traceback of the exception that is handled: what formats it imports modules, which no local file may hide now."""
+    for name in own_modules():
+        del sys.modules[name]
+    sys.modules.update(own)
+    path, sys.path = sys.path, [folder for folder in sys.path if folder]
+    try:
+        return traceback.format_exc().splitlines()
+    finally:
+        sys.path = path
 
 
 def culprits(error: BaseException) -> list[dict[str, object]]:
@@ -192,19 +243,26 @@ def use(tf: Any, kind: str, computes: bool) -> None:
 
 def main() -> None:
     die_with_parent()
+    # A user's program has its own folder first on the search path; this one acts as if it were in the user's working folder.
+    sys.path[0] = "" if not getattr(sys.flags, "safe_path", False) else sys.path[0]
     before = environment_at_start()
     say(phase="importing TensorFlow")
     started = time.monotonic()
     gc.disable()  # Almost all that an import makes, it keeps: looking for garbage in it takes a seventh of the time.
+    own, progress = own_modules(), Progress()
+    forget_hidden(own)
+    sys.meta_path.insert(0, progress)
     try:
         import tensorflow as tf
 
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not progress]
         gc.enable()
         say(import_seconds=time.monotonic() - started)
     except BaseException as error:  # noqa: BLE001 - including SystemExit and the like: the import is under examination
-        lines = traceback.format_exc().splitlines()
+        found = culprits(error)  # first: it looks where the modules that were imported came from
+        lines = format_traceback(own)
         say(import_error=last_line(error), import_traceback=[line[:300] for line in lines[-40:]])
-        say(culprits=culprits(error), import_path=import_path())
+        say(culprits=found, import_path=import_path())
         return
     try:
         use(tf, sys.argv[1], "list" not in sys.argv[2:])

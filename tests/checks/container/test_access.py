@@ -75,6 +75,8 @@ def test_a_driver_that_lists_a_gpu_needs_no_node(judge: Judge, known: str) -> No
         ("lxc", "lxc config device add"),
         ("containerd", "nerdctl run --gpus all"),
         ("systemd-nspawn", "--bind=/dev/nvidia0"),
+        ("enroot", "NVIDIA_VISIBLE_DEVICES=all"),
+        ("charliecloud", "ch-fromhost --nvidia IMAGE"),
         ("garden", "as described in the engine's documentation"),
     ],
 )
@@ -133,6 +135,7 @@ HOSTS_DEV: dict[str, Any] = {
     "runtime": tensorflow_after(303, "UNKNOWN ERROR"),
 }
 APPTAINER = Container(kind="apptainer", evidence=("/.singularity.d exists",))
+ENROOT = Container(kind="enroot", evidence=("enroot's /.lock is mounted",))
 STUB = driver_library("libcuda", path="/usr/local/cuda/lib64/stubs/libcuda.so.1", kind="stub", found_in="known place")
 
 
@@ -149,6 +152,14 @@ STUB = driver_library("libcuda", path="/usr/local/cuda/lib64/stubs/libcuda.so.1"
         (DOCKER, {"driver_libraries": Libraries(copies=(STUB,))}, "docker run --gpus all"),
         (APPTAINER, {"resolution": Resolution()}, "apptainer exec --nv"),
         (APPTAINER, {"runtime": None}, "apptainer exec --nv"),
+        # NVIDIA/enroot#205, NVIDIA/pyxis#110: an image that does not set NVIDIA_VISIBLE_DEVICES
+        (ENROOT, {}, "srun --container-image"),
+        (
+            ENROOT,
+            {"environment": variables(NVIDIA_DRIVER_CAPABILITIES="compute,utility")},
+            "NVIDIA_VISIBLE_DEVICES=all",
+        ),
+        (Container(kind="charliecloud"), {}, "ch-fromhost --nvidia"),
     ],
     key=lambda container, changes, words: f"{container.kind} {list(changes)}",
 )
@@ -234,6 +245,27 @@ def test_a_container_without_compute_lacks_libcuda(judge: Judge, asked: str) -> 
     assert "libnvidia-ml" not in finding.message
     assert finding.evidence == (NO_LIBCUDA,)
     assert finding.fix and "-e NVIDIA_DRIVER_CAPABILITIES=compute,utility" in finding.fix.text
+
+
+def test_enroot_gives_no_libcuda_where_no_capabilities_are_asked_for(judge: Judge) -> None:
+    machine = broken(
+        container=ENROOT,
+        environment=variables(NVIDIA_VISIBLE_DEVICES="all"),
+        cuda_driver=cuda_without_library(),
+        driver_libraries=Libraries(copies=(driver_library("libnvidia-ml"),)),
+        runtime=tensorflow_after(303, "UNKNOWN ERROR"),
+    )
+    finding = judge.finding(container_has_compute_libraries, machine)
+    assert finding.message == (
+        "the container was started without NVIDIA_DRIVER_CAPABILITIES, which enroot takes for utility, and therefore lacks "
+        "libcuda.so.1 (part of 'compute')"
+    )
+    assert finding.fix and "srun" in finding.fix.text and "-e " not in finding.fix.text
+    assert [cause.label for cause in diagnose(machine).causes] == ["nvidia_driver_capabilities_without_compute"]
+
+
+def test_enroot_with_both_libraries_passes(judge: Judge) -> None:
+    assert judge.passes(container_has_compute_libraries, container=ENROOT)
 
 
 def test_a_container_without_utility_lacks_nvml(judge: Judge) -> None:

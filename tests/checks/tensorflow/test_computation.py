@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from built_machines import several
-from healthy import computation, gpu, runtime
+from healthy import broken, computation, gpu, runtime
 
 from tfgpu_doctor.checks.tensorflow.computation import convolution_is_right, matrix_product_is_right
+from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model import Check
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.python import Computation, Runtime
@@ -190,6 +191,60 @@ def test_kernels_that_are_still_being_compiled_are_a_delay(judge: Judge, check: 
     assert (finding.cause, finding.severity) == ("ptx_jit_startup_delay", "warning")
     assert finding.evidence == (PTX,)
     assert finding.fix and finding.fix.commands == ("tfgpu-doctor --deadline 2400",)
+
+
+def sixteen(import_seconds: float, each_s: float, done: int, **changes: Any) -> Runtime:
+    """A DGX-2, whose 16 GPUs take turns, and a deadline that comes in one of the turns."""
+    operations = [computation(name, index, seconds=each_s) for index in range(16) for name in ("matmul", "convolution")]
+    attempt = Attempt(outcome="timed_out", seconds=120.0, phase=f"matmul on GPU:{done // 2}")
+    return run(*operations[:done], gpus=16, **{"attempt": attempt, "import_seconds": import_seconds, **changes})
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("import_seconds", "each_s", "done"),
+    [(50.0, 2.0, 28), (10.0, 3.7, 28), (95.0, 0.5, 0), (60.0, 20.0, 1)],
+    ids=["a slow import", "slow turns", "a very slow import", "a slow first operation"],
+)
+def test_a_slow_machine_that_ran_out_of_time_is_not_measured(
+    judge: Judge, check: Check, operation: str, import_seconds: float, each_s: float, done: int
+) -> None:
+    reason = judge.skips(check, runtime=sixteen(import_seconds, each_s, done))
+    assert f"did not respond within 120 s during 'matmul on GPU:{done // 2}', after an import of " in reason
+    assert ("right results of" in reason) == bool(done)
+    assert reason.endswith("run the doctor again with `--deadline 600`")
+
+
+def test_what_was_not_measured_is_not_healthy() -> None:
+    report = diagnose(broken(**several(16) | {"runtime": sixteen(50.0, 2.0, 28)}))
+    assert not report.causes
+    assert (report.healthy, report.computes, report.fit) == (False, None, None)
+
+
+@BOTH
+def test_a_gpu_that_gives_no_answer_for_most_of_the_deadline_hangs(judge: Judge, check: Check, operation: str) -> None:
+    finding = judge.finding(check, runtime=sixteen(5.0, 0.5, 28))
+    assert (finding.message, finding.severity) == (
+        "TensorFlow did not respond within 120 s during 'matmul on GPU:14'",
+        "error",
+    )
+    assert finding.devices == ("GPU:14",)
+    assert finding.fix and finding.fix.text.startswith("First run the doctor again with `--deadline 600`")
+    assert "dmesg" in finding.fix.text
+
+
+@pytest.mark.parametrize(
+    "changes", [{"log": (PTX,)}, {"attempt": Attempt(outcome="timed_out", seconds=120.0, stuck=True)}]
+)
+def test_compiling_and_a_call_that_cannot_be_ended_have_their_findings(judge: Judge, changes: dict[str, Any]) -> None:
+    assert judge.finding(matrix_product_is_right, runtime=sixteen(50.0, 2.0, 28, **changes))
+
+
+def test_a_wrong_result_is_told_also_where_the_time_ran_out(judge: Judge) -> None:
+    done = (computation("matmul", 0, seconds=2.0, largest_error=0.5), computation("convolution", 0, seconds=2.0))
+    late = sixteen(100.0, 0.0, 0, computations=done)
+    messages = [finding.message for finding in judge.findings(matrix_product_is_right, runtime=late)]
+    assert messages[0].startswith("the matmul on /GPU:0 differs")
 
 
 @pytest.mark.parametrize(

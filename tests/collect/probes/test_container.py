@@ -79,6 +79,14 @@ def test_files_tell_the_engine(machine: Machine, mark: str, kind: str) -> None:
         ({"container": "lxc"}, "lxc"),
         ({"container": "", "KUBERNETES_SERVICE_HOST": ""}, ""),
         ({"CONTAINER": "docker"}, ""),
+        ({"container": "oci"}, "oci"),  # Red Hat's images
+        ({"container": "/data/images/tf.sif"}, ""),  # a job script's own variable
+        ({"container": "tf.sif"}, ""),
+        ({"container": "training"}, ""),
+        ({"container": "3"}, ""),
+        ({"CH_RUNNING": "Weird Al Yankovic"}, "charliecloud"),
+        ({"CH_RUNNING": ""}, ""),
+        ({"CH_RUNNING": "Weird Al Yankovic", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "charliecloud"),
     ],
 )
 def test_variables_tell_the_engine(machine: Machine, variables: dict[str, str], kind: str) -> None:
@@ -137,6 +145,41 @@ def test_an_overlay_elsewhere_is_a_container_engines_host(machine: Machine) -> N
     machine.file("/proc/self/mountinfo", mounted + "junk\n - overlay\n")
     found = machine.ask(container)
     assert (found.engine, found.kind) == ("", "")
+
+
+# In a container of enroot: its root is a folder of the host, and its lock file is a mount (src/runtime.sh, _start).
+IN_ENROOT = (
+    "1480 1351 259:2 /var/lib/enroot/data/tf / rw,nosuid,nodev,relatime master:1 - ext4 /dev/nvme0n1p2 rw\n"
+    "1483 1480 0:22 / /proc rw,nosuid,nodev,noexec,relatime master:14 - proc proc rw\n"
+    "1502 1480 259:2 /var/lib/enroot/data/tf/.lock /.lock ro,nosuid,nodev,noexec,relatime - ext4 /dev/nvme0n1p2 rw\n"
+)
+
+
+@pytest.mark.parametrize("variables", [{}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, {"container": "oci"}], ids=str)
+def test_a_container_of_enroot_also_in_a_pod_or_of_an_image_of_docker(
+    machine: Machine, variables: dict[str, str]
+) -> None:
+    machine.file("/proc/self/mountinfo", IN_ENROOT)
+    machine.file("/proc/1/cgroup", "0::/init.scope\n")
+    machine.file("/proc/self/cgroup", "0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_0\n")
+    machine.file("/.lock")
+    found = machine.ask(container, environment=variables)
+    assert (found.kind, found.evidence[0]) == ("enroot", "enroot's /.lock is mounted")
+
+
+@pytest.mark.parametrize(
+    "mounts",
+    [
+        "",
+        "1480 1 8:2 / / rw - ext4 /dev/sda2 rw\n",
+        IN_ENROOT.replace(" /.lock ro", " /var/lib/enroot/data/tf/.lock ro"),
+    ],
+    ids=["no mounts", "a plain host", "the mount of a container, seen from its host"],
+)
+def test_a_file_of_that_name_on_a_host_is_no_container(machine: Machine, mounts: str) -> None:
+    machine.file("/proc/self/mountinfo", mounts)
+    machine.file("/.lock")
+    assert machine.ask(container).kind == ""
 
 
 @pytest.mark.parametrize("path", ["/run/systemd/container", "/run/host/container-manager"])
