@@ -7,6 +7,8 @@ import re
 from tfgpu_doctor.fleet.columns import Columns, Numbers
 from tfgpu_doctor.fleet.database import Database
 from tfgpu_doctor.fleet.fleet import Difference, Drift, ValueGroup, Varied
+from tfgpu_doctor.fleet.lost_gpus import Counted, lost
+from tfgpu_doctor.fleet.settings import GPU_COUNTS
 from tfgpu_doctor.fleet.thresholds import BATCH_NODES, BATCH_SHARE, COVERED, GROUP_SHARE, SAME_MEMORY, SAME_MEMORY_GIB
 
 _NOT_SET = -1
@@ -14,6 +16,7 @@ _MOST_GROUPS = 8
 _FEW = 10
 _MOST_SIZES = 100
 _SIZE = re.compile(r"(\d{1,9}) GiB")
+_MOST_DIGITS = 9
 _LEAST_NODES = 3  # of two nodes that differ, the odd one cannot be determined
 
 _SIZES = """
@@ -41,8 +44,8 @@ weighed as (
          c >= 2 and (c >= {GROUP_SHARE} * sum(c) over same
                      or (c >= {BATCH_NODES} and c >= {BATCH_SHARE} * sum(c) over same)) usual
   from all_told window same as (partition by kind, name))
-select *, sum(case when usual then c else 0 end) over same / total covered, first_value(value) over ordered most_usual,
-       first_value(c) over ordered / total most_share
+select *, false lost, sum(case when usual then c else 0 end) over same / total covered,
+       first_value(value) over ordered most_usual, first_value(c) over ordered / total most_share
 from weighed
 window same as (partition by kind, name), ordered as (partition by kind, name order by c desc, value)
 """  # noqa: S608 - numbers of ours
@@ -51,6 +54,15 @@ create or replace table odd as
 select kind, name, value, most_usual, most_share from value
 where not usual and covered >= {COVERED} and total >= {_LEAST_NODES}
 """  # noqa: S608 - numbers of ours
+_COUNTS = f"""
+select kind, name, value, c, usual from value
+where name in {{names}} and (usual or covered < {COVERED} or total < {_LEAST_NODES})
+"""  # noqa: S608 - numbers of ours
+_LOST = """
+insert into odd select kind, name, value, {whole}, {nodes} / total from value
+where kind = {kind} and name = {name} and value = {value};
+update value set lost = true, usual = usual and value != {value} where kind = {kind} and name = {name}
+"""
 _AGAINST_GOLDEN = """
 create or replace table odd as
 select v.kind, v.name, v.value, g.value most_usual, coalesce(m.c, 0) / v.total most_share
@@ -73,7 +85,8 @@ _VARIED = f"""
 select kind, name, any_value(total), count(*), any_value(covered), list(value order by c desc, value)[:{_MOST_GROUPS}],
        list(c order by c desc, value)[:{_MOST_GROUPS}], list(usual order by c desc, value)[:{_MOST_GROUPS}]
 from value where kind is distinct from {{golden_kind}}
-group by 1, 2 having count(*) > 1 and (sum(usual::int) > 1 or any_value(covered) < {COVERED} or any_value(total) < {_LEAST_NODES})
+group by 1, 2 having count(*) > 1 and (
+  sum(usual::int) > 1 or (not bool_or(lost) and (any_value(covered) < {COVERED} or any_value(total) < {_LEAST_NODES})))
 order by 2, 1
 """  # noqa: S608 - numbers of ours
 _SOME_NODES = f"""
@@ -97,12 +110,27 @@ def drift(
     database.run(_VALUES)
     kind = columns.kind_names.get(golden_kind, -1) if golden is not None else None
     database.run(_ODD)
+    _add_lost_gpus(database, names, list(values))
     if golden is not None:
         _add_golden(database, golden, names, values)
         database.run(f"create or replace table others as select * from odd where kind != {kind}")  # noqa: S608 - a number
         database.run(_AGAINST_GOLDEN.format(kind=kind))
         database.run("insert into odd select * from others")
     return _drift(database, columns), _varied(database, columns, kind)
+
+
+def _add_lost_gpus(database: Database, names: Numbers[str], values: list[str]) -> None:
+    """Add the numbers of GPUs that only nodes have that lost one, where the other nodes do not show it."""
+    counting = [names[each] for each in GPU_COUNTS if each in names]
+    rows = database.rows(_COUNTS.format(names=(*counting, _NOT_SET)))
+    counts = [
+        Counted(kind, name, value, int(values[value]), nodes, usual)
+        for kind, name, value, nodes, usual in rows if values[value].isdecimal() and len(values[value]) < _MOST_DIGITS
+    ]  # fmt: skip
+    for short, whole in lost(counts):
+        database.run(
+            _LOST.format(kind=short.kind, name=short.name, value=short.value, whole=whole.value, nodes=whole.nodes)
+        )
 
 
 def _unify_memory(database: Database, columns: Columns, golden: dict[str, str]) -> None:

@@ -125,6 +125,20 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
     second: Second | None = None
 
 
+class SlowGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Whole nodes that are slow together: too many to be exceptions. `value`: their median; `change`: from the expected value."""
+
+    nodes: tuple[str, ...]
+    measurement: str
+    model: str
+    unit: str
+    value: float
+    expected: float
+    change: float
+    others: int  # nodes
+    against: Against
+
+
 class Series(msgspec.Struct, frozen=True, kw_only=True):
     """A measurement of one device model over the fleet. `bins`: the numbers of values between `low` and `high`."""
 
@@ -191,6 +205,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     unjudged: tuple[Unjudged, ...] = ()  # the nodes of `not_judged`, by the reason
     not_measured: tuple[NotMeasured, ...] = ()
     suspects: tuple[Suspect, ...] = ()
+    slow_groups: tuple[SlowGroup, ...] = ()
     drift: tuple[Drift, ...] = ()
     known: tuple[Recognized, ...] = ()
     varied: tuple[Varied, ...] = ()

@@ -102,7 +102,7 @@ def merge(
     asked = None if expected is None else frozenset(expected)
     silent = _silent(columns, asked)
     known = Known(issues, today or dt.datetime.now().astimezone().date())
-    by_node = statuses(columns, causes + unmet, silent, found.suspects, differing, known)
+    by_node = statuses(columns, causes + unmet, silent, found.suspects, found.slow_groups, differing, known)
     notes += known.notes(columns.number_of)
     return _fleet(
         columns, by_node, reference, asked, known=known.recognized(), files=files, notes=notes, found=found,
@@ -247,7 +247,8 @@ def _fleet(
         statuses={each: tuple(nodes) for each, nodes in by_status.items()},
         causes=causes, unmet=unmet, silent=silent, not_judged=tuple(by_status["not judged"]),
         unjudged=unjudged_nodes(columns.nodes, silent, by_status["not judged"]),
-        not_measured=_not_measured(columns), suspects=found.suspects, drift=drift, known=known, varied=varied,
+        not_measured=_not_measured(columns), suspects=found.suspects,
+        slow_groups=found.slow_groups, drift=drift, known=known, varied=varied,
         changes=found.changes, series=found.series, checks=checks,
         patterns=patterns, files=tuple(sorted(files, key=lambda each: (not each.fault, each.file))), notes=tuple(notes),
         kinds=tuple(

@@ -62,6 +62,13 @@ def _troubles(fleet: Fleet) -> Iterator[tuple[str, str, str]]:
     for suspect in fleet.suspects:
         slow = f"{short(suspect.measurement)} {suspect.device} {number(suspect.value)} {suspect.unit}, {suspect.change:+.1%}"
         yield suspect.node, slow, ""
+    for slow_group in fleet.slow_groups:
+        for name in slow_group.nodes:
+            yield (
+                name,
+                f"{short(slow_group.measurement)}, {slow_group.change:+.1%} as {len(slow_group.nodes) - 1} others",
+                "",
+            )
     for drift in fleet.drift:
         words = ", ".join(short(each.setting) for each in drift.differences[:4])
         for name in drift.nodes:

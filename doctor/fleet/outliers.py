@@ -8,8 +8,9 @@ from typing import Any
 
 from tfgpu_doctor.fleet.columns import FIRST, SECOND, Columns
 from tfgpu_doctor.fleet.database import Database
-from tfgpu_doctor.fleet.fleet import FleetChange, Second, Series, Suspect
+from tfgpu_doctor.fleet.fleet import Against, FleetChange, Second, Series, SlowGroup, Suspect
 from tfgpu_doctor.fleet.history_runs import EarlierRuns
+from tfgpu_doctor.fleet.slow_groups import NodeLevel, median_of, only_slow_node, slow_nodes
 from tfgpu_doctor.fleet.thresholds import (
     A_FEW,
     FALSE_SUSPECTS,
@@ -36,6 +37,7 @@ _FURTHEST = 700.0  # of a logarithm: beyond it, the value overflows a float
 _LONGEST = 200
 _Name = tuple[str, str, str, str]  # measurement, model, unit, what is better
 _PEERS, _HISTORY = 0, 1
+_AGAINST: tuple[Against, Against] = ("peers", "own history")
 
 # Logarithms with the sign set so that more is worse: of the values, and of the changes since the median of earlier runs.
 _TURNED = f"""
@@ -90,6 +92,11 @@ select against, series, side, any_value(case side when 'better' then better else
 from ranked join starts using (against, series) group by 1, 2, 3
 """  # noqa: S608 - numbers of ours
 _LIMITED = "select against, series, n, nodes, middle, sigma, mirror from scale order by against, series"
+# How far whole nodes are beyond the limit.
+_LEVELS = """
+select against, series, node, count(*), count(*) filter (dev > most), median(dev), median(own)
+from deviation join bound using (against, series) where series in {series} group by 1, 2, 3 order by 1, 2, 3
+"""
 _POOL = -1
 
 
@@ -109,6 +116,8 @@ class Spread:
     )  # estimated from the whole worse side, for when there are too many outliers to be exceptions
     limit: float = math.inf
     note: str = ""
+    slow: tuple[NodeLevel, ...] = ()  # the nodes of a slow group
+    others: int = 0  # the nodes beside it
 
 
 @dataclass(frozen=True)
@@ -117,6 +126,7 @@ class Measured:
 
     series: tuple[Series, ...]
     suspects: tuple[Suspect, ...]
+    slow_groups: tuple[SlowGroup, ...]
     changes: tuple[FleetChange, ...]
 
 
@@ -133,6 +143,7 @@ def measured(database: Database, columns: Columns, earlier: EarlierRuns) -> Meas
     return Measured(
         tuple(sorted(_series(database, spreads, names), key=lambda each: (each.model, each.measurement))),
         tuple(_suspects(database, columns, spreads, names)),
+        tuple(_slow_group(columns, each, names[each.series]) for each in spreads if each.slow),
         tuple(_changes(spreads, names)),
     )
 
@@ -186,30 +197,61 @@ def _limited(database: Database, spreads: list[Spread]) -> list[Spread]:
     note; if still too many are, set no limit.
     """
     wider = [
-        replace(each, limit=max(each.limit, each.onwards, each.by_worse), note=_scattered(each, many)) if many
-        else replace(each, limit=max(each.limit, each.onwards))
-        for each, many in _too_many_beyond(database, spreads)
-    ]  # fmt: skip
-    return [replace(each, limit=math.inf) if many else each for each, many in _too_many_beyond(database, wider)]
+        _widened(each, many, levels) if many else replace(each, limit=max(each.limit, each.onwards))
+        for each, many, levels in _too_many_beyond(database, spreads)
+    ]
+    return [replace(each, limit=math.inf) if many else each for each, many, _ in _too_many_beyond(database, wider)]
 
 
-def _too_many_beyond(database: Database, spreads: list[Spread]) -> list[tuple[Spread, int]]:
-    """Return each spread with the number of values beyond its limit, or 0 if they may be exceptions."""
+def _widened(spread: Spread, many: int, levels: list[NodeLevel]) -> Spread:
+    slow = slow_nodes(levels, spread.limit)
+    return replace(
+        spread, limit=max(spread.limit, spread.onwards, spread.by_worse), slow=tuple(slow), others=len(levels) - len(slow),
+        note=_scattered(spread, many, len(slow)),
+    )  # fmt: skip
+
+
+def _too_many_beyond(database: Database, spreads: list[Spread]) -> list[tuple[Spread, int, list[NodeLevel]]]:
+    """Return each spread with the number of values beyond its limit, and by node; 0 if they may be exceptions."""
     _write_limits(database, spreads)
     query = "select against, series, count(*) from deviation join bound using (against, series) where dev > most group by 1, 2"
     beyond = {(against, series): count for against, series, count in database.rows(query)}
+    many = [each for each in spreads if beyond.get((each.against, each.series), 0) > _exceptions(each)]
+    by_node = _levels(database, many)
     found = []
     for each in spreads:
-        many = beyond.get((each.against, each.series), 0)
-        found.append((each, many if many > max(A_FEW, MOST_SUSPECTS * each.count) else 0))
+        key = each.against, each.series
+        levels = by_node.get(key, [])
+        alone = only_slow_node(levels)  # one exception, however many devices it has
+        count = beyond.get(key, 0) - (alone.beyond - 1 if alone else 0)
+        found.append((each, beyond[key] if count > _exceptions(each) else 0, levels))
     return found
 
 
-def _scattered(spread: Spread, many: int) -> str:
+def _exceptions(spread: Spread) -> float:
+    """Return the number of values beyond the limit that may be exceptions."""
+    return max(A_FEW, MOST_SUSPECTS * spread.count)
+
+
+def _levels(database: Database, spreads: list[Spread]) -> dict[tuple[int, int], list[NodeLevel]]:
+    """Return how far the nodes are beyond the limit in some measurements."""
+    found: dict[tuple[int, int], list[NodeLevel]] = {(each.against, each.series): [] for each in spreads}
+    series = (*(each.series for each in spreads), -1)
+    for against, number, *level in database.rows(_LEVELS.format(series=series)) if spreads else ():
+        if (against, number) in found:
+            found[against, number].append(NodeLevel(*level))
+    return found
+
+
+def _scattered(spread: Spread, many: int, slow: int) -> str:
     least = 1 - math.exp(-spread.limit)
+    what = (
+        f"they are a slow group of {slow:,} nodes" if slow
+        else "they are a separate group, or the measurement is unstable"
+    )  # fmt: skip
     return (
         f"{many:,} of {spread.count:,} values are more than {least:.0%} worse than the median: too many to be exceptions, so "
-        "they are a separate group, or the measurement is unstable; only values beyond them are suspected"
+        f"{what}; only values beyond them are suspected"
     )
 
 
@@ -250,8 +292,19 @@ def _suspect(spread: Spread, name: _Name, node: str, device: str, x: float, dev:
         unit=unit[:_LONGEST], value=_value(x, name), expected=_value(expected, name),
         limit=_value(expected + spread.limit, name), change=_value(x, name) / _value(expected, name) - 1,
         z=dev / spread.sigma, peers=spread.count - 1,
-        against="own history" if spread.against == _HISTORY else "peers",
+        against=_AGAINST[spread.against],
         second=None if again is None else Second(value=_value(again, name), slow=again - expected > spread.limit),
+    )  # fmt: skip
+
+
+def _slow_group(columns: Columns, spread: Spread, name: _Name) -> SlowGroup:
+    measurement, model, unit, _ = name
+    deviation, own = median_of(spread.slow)
+    value, usual = _value(own + spread.middle + deviation, name), _value(own + spread.middle, name)
+    return SlowGroup(
+        nodes=tuple(sorted(columns.nodes[each.node].name for each in spread.slow)), measurement=measurement[:_LONGEST],
+        model=model[:_LONGEST], unit=unit[:_LONGEST], value=value, expected=usual, change=value / usual - 1, others=spread.others,
+        against=_AGAINST[spread.against],
     )  # fmt: skip
 
 

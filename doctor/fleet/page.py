@@ -54,6 +54,8 @@ def _nothing_found(fleet: Fleet) -> str:
         said.append("No speed was measured.")
     elif any(each.limit is None for each in fleet.series):
         said.append("Not every speed was compared.")
+    elif any(each.note for each in fleet.series) or fleet.slow_groups:
+        said.append("Apart from the values named above, no node is slower than noise explains.")
     else:
         said.append("No node is slower than noise explains.")
     return " ".join(said)

@@ -1,4 +1,4 @@
-"""The case of a node for its vendor: which boards, what was found twice, the driver's codes, and NVIDIA's action for each."""
+"""The case of a node for its vendor: which boards, what was found twice, the driver's codes, and what to do about each."""
 
 from __future__ import annotations
 
@@ -151,4 +151,4 @@ def _codes(case: Case, knowledge: Knowledge) -> Iterable[str]:
         yield f"- **{escape(name)} {each.code}**{f', {each.count} times' if each.count > 1 else ''}{where}: {escape(each.text)}"
         if row:
             yield f"  - meaning: {escape(row.meaning)} ({row.source})"
-            yield f"  - NVIDIA's action: {escape(row.action)}"
+            yield f"  - what to do: {escape(row.action)}"

@@ -24,7 +24,7 @@ _MOST_BYTES = 4 << 20
 @click.argument("node", metavar="NODE")
 @click.option("-o", "--output", metavar="FILE", help="The bundle.  [default: NODE-rma.zip]")
 def rma(*, folder: str, node: str, output: str | None) -> int:
-    """Write a zip file with a node's serial numbers, findings of both looks, driver codes and NVIDIA's actions.
+    """Write a zip file with a node's serial numbers, findings of both looks, driver codes and what to do about them.
 
     It also contains both reports as they are, with the node's name and its paths: read it before it leaves the house.
     """

@@ -11,6 +11,8 @@ from tfgpu_doctor.model.report import Report
 
 _MOST_VARIABLES = 60
 _LONGEST_VALUE = 300
+# The settings that count a node's GPUs.
+GPU_COUNTS = ("GPUs on the PCI bus", "GPUs that TensorFlow lists", "GPUs that NVML lists")
 # The kernel's default is a share of the memory that it found at its start, so equal nodes differ by a few (set_max_threads in
 # https://github.com/torvalds/linux/blob/v6.12/kernel/fork.c).
 _FROM_THE_MEMORY = frozenset({"nproc"})

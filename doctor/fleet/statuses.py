@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tfgpu_doctor.fleet.columns import Columns, Node
-from tfgpu_doctor.fleet.fleet import REPORTED, STATUSES, UNJUDGED, CauseGroup, Drift, Silence, Status, Suspect
+from tfgpu_doctor.fleet.fleet import (
+    REPORTED,
+    STATUSES,
+    UNJUDGED,
+    CauseGroup,
+    Drift,
+    Silence,
+    SlowGroup,
+    Status,
+    Suspect,
+)  # fmt: skip
 from tfgpu_doctor.fleet.known import Known
 
 _FINDINGS = 1  # exit code
@@ -20,7 +30,7 @@ class _Worst(dict[str, Status]):
 
 def statuses(
     columns: Columns, troubles: Sequence[CauseGroup], silent: Sequence[Silence], suspects: Sequence[Suspect],
-    differing: Sequence[Drift], known: Known,
+    groups: Sequence[SlowGroup], differing: Sequence[Drift], known: Known,
 ) -> dict[str, Status]:  # fmt: skip
     """Return every node with its worst status; a trouble that is known counts as `known`."""
     found = _Worst()
@@ -38,6 +48,9 @@ def statuses(
     for suspect in suspects:
         status: Status = "bad" if suspect.second and suspect.second.slow else "suspect"
         found.say([suspect.node], "known" if known.covers(suspect.node, suspect.measurement) else status)
+    for slow in groups:
+        for name in slow.nodes:
+            found.say([name], "known" if known.covers(name, slow.measurement) else "suspect")
     for drifted in differing:
         settings = [each.setting for each in drifted.differences]
         for name in drifted.nodes:

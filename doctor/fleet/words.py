@@ -13,6 +13,7 @@ from tfgpu_doctor.fleet.fleet import (
     Fleet,
     NotMeasured,
     Silence,
+    SlowGroup,
     Status,
     Suspect,
     Varied,
@@ -83,6 +84,7 @@ def sections(fleet: Fleet) -> list[Section]:
         section("Files that are not a node report", "bad", _file_lines(fleet, fault=True)),
         section("Bad: slow in test and retest", "bad", suspect_lines(fleet.suspects, bad=True)),
         section("Suspects: slow in one test", "poor", suspect_lines(fleet.suspects, bad=False)),
+        section("Slow groups of nodes", "poor", map(slow_group_line, fleet.slow_groups)),
         section(
             "Slower than before across the whole fleet", "poor",
             (
@@ -176,6 +178,16 @@ def suspect_line(group: Sequence[Suspect]) -> str:
     return (
         f"{short(worst.node)}{f' {devices}' if devices else ''}: {short(worst.measurement)} {number(worst.value)} "
         f"{short(worst.unit)}, {worst.change:+.1%} against {whom} ({number(worst.expected)}, z {worst.z:.0f}){second}"
+    )
+
+
+def slow_group_line(group: SlowGroup) -> str:
+    """Return the median of a slow group for a measurement, and what to look for."""
+    others = amount(group.others, "other node")
+    whom = others if group.against == "peers" else f"their own history, adjusted for the change of {others}"
+    return (
+        f"{few(group.nodes)}: {short(group.measurement)} {number(group.value)} {short(group.unit)}, {group.change:+.1%} against "
+        f"{whom} ({number(group.expected)}): look for what they share, such as a rack, its power or cooling, or a setting"
     )
 
 

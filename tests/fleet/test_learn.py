@@ -68,6 +68,23 @@ def test_the_all_reduce_of_the_largest_message_teaches(tmp_path: pathlib.Path) -
     assert 200 < limits(tmp_path / "h100.toml")["all-reduce"] < 230
 
 
+def test_a_requirement_of_copies_between_gpus_holds_for_those_between_numa_nodes(tmp_path: pathlib.Path) -> None:
+    store = Store(str(tmp_path / "store"), create=True)
+    for day in range(3):
+        FleetDays(6, gpus=2).write(tmp_path / str(day), day)
+        for path in (tmp_path / str(day)).glob("n*.json"):
+            report = msgspec.json.decode(path.read_bytes(), type=NodeReport)
+            more = [
+                Measurement(name=f"copy GPU to GPU{where}", value=value + day / 10, unit="GB/s", device=device, model=MODELS[0])
+                for where, device, value in (("", "GPU:0 to GPU:1", 25.0), (" between NUMA nodes", "GPU:1 to GPU:2", 12.0))
+            ]  # fmt: skip
+            others = [each for each in report.measurements if each.name != "copy GPU to GPU"]
+            path.write_bytes(encode_node(msgspec.structs.replace(report, measurements=(*others, *more))))
+        ingest(str(tmp_path / str(day)), store)
+    assert run_doctor("fleet", "learn", "--store", store.path, "-o", str(tmp_path / "h100.toml")).returncode == 0
+    assert 11 < limits(tmp_path / "h100.toml")["device-to-device"] < 12.2
+
+
 @pytest.mark.parametrize("seed", [811, 90210, 5])
 def test_a_slow_node_is_not_accepted_by_what_the_others_teach(tmp_path: pathlib.Path, seed: int) -> None:
     fleet = FleetDays(12, gpus=2, seed=seed)

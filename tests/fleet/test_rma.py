@@ -1,4 +1,4 @@
-"""The bundle for a vendor: serial numbers of the GPUs in question, both looks, the driver's codes with NVIDIA's actions."""
+"""The bundle for a vendor: serial numbers of the GPUs in question, both looks, the driver's codes with what to do."""
 
 from __future__ import annotations
 
