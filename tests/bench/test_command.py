@@ -101,6 +101,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.slow
 def test_the_time_limit_of_the_settings_counts(tmp_path: pathlib.Path) -> None:
     skip_without_scipy()
     (tmp_path / "tfgpu-doctor.toml").write_text("deadline = 5\n")

@@ -100,6 +100,7 @@ LINES = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(LINES, st.sampled_from(["\n", "\r\n", "\n\n"]))
 def test_no_text_breaks_the_libraries(simulate: Simulate, tmp_path: pathlib.Path, lines: list[str], end: str) -> None:

@@ -25,6 +25,7 @@ def run(folder: pathlib.Path, *options: str) -> subprocess.CompletedProcess[str]
     )
 
 
+@pytest.mark.slow
 def test_a_store_of_other_numbers_is_refused(tmp_path: pathlib.Path) -> None:
     pytest.importorskip("duckdb")
     pytest.importorskip("numpy")

@@ -209,6 +209,7 @@ def test_a_program_without_tensorflow(tmp_path: pathlib.Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_program_that_records_itself(tmp_path: pathlib.Path) -> None:
     """TensorFlow records one profile at a time."""
     (tmp_path / "own.py").write_text(

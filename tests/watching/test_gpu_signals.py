@@ -194,6 +194,7 @@ def test_what_cpu_another_process_on_the_gpu_uses_is_told(simulate: Simulate, wa
     assert time.monotonic() < ends
 
 
+@pytest.mark.slow
 def test_a_slow_gpu_that_the_program_cannot_see_is_none_of_its_causes(
     simulate: Simulate, tmp_path: pathlib.Path
 ) -> None:

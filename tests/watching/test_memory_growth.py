@@ -112,7 +112,7 @@ FILLS = "import time\nkept = [b'x' * 600_000 for _ in range(150) if not time.sle
 
 @pytest.mark.timed
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has /proc")
-@pytest.mark.parametrize(("code", "grows"), [(GROWS, True), (FILLS, False)])
+@pytest.mark.parametrize(("code", "grows"), [(GROWS, True), pytest.param(FILLS, False, marks=pytest.mark.slow)])
 def test_a_real_program_that_grows_and_one_that_fills(code: str, grows: bool) -> None:
     """With seconds in place of minutes."""
     found: list[str] = []

@@ -63,6 +63,7 @@ def test_a_kernel_is_recorded_while_a_cell_runs(tmp_path: pathlib.Path, monkeypa
     assert "train_here" in (tmp_path / "kept" / FILE).read_text()
 
 
+@pytest.mark.slow
 def test_a_kernel_that_waits_for_cells_is_no_hang(tmp_path: pathlib.Path) -> None:
     """It serves requests, with TensorFlow imported; ended by the doctor's own end."""
     write_training(tmp_path)

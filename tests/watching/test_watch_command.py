@@ -139,6 +139,7 @@ time.sleep(2)
 """
 
 
+@pytest.mark.slow
 def test_a_broken_rule_fails_a_run_that_ended_well(tmp_path: pathlib.Path) -> None:
     """The program waits until the doctor has told of the rule."""
     options = (
@@ -303,6 +304,7 @@ def test_a_training_that_is_begun_anew_after_a_hang(fake: pathlib.Path) -> None:
     assert "2 processes used TensorFlow" in str(report["notes"])
 
 
+@pytest.mark.slow
 def test_a_program_started_with_the_variable_is_looked_into_later(fake: pathlib.Path) -> None:
     variables = clean_environment(XDG_RUNTIME_DIR=str(fake), PYTHONPATH=STARTUP)
     with subprocess.Popen([sys.executable, "-c", STANDING], stdout=subprocess.PIPE, env=variables, cwd=fake) as program:

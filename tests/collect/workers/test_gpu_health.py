@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from every import sampled
 from simulated import GPU, Simulate
 
 from tfgpu_doctor.collect.probe import Request
@@ -153,7 +154,9 @@ def ask_in_time(
     return found, each_s
 
 
-@pytest.mark.parametrize("call", ["nvmlDeviceGetHandleByIndex", "nvmlDeviceGetTemperature", "nvmlDeviceGetNvLinkState"])
+@pytest.mark.parametrize(
+    "call", sampled(["nvmlDeviceGetHandleByIndex", "nvmlDeviceGetTemperature", "nvmlDeviceGetNvLinkState"], 3)
+)
 def test_a_gpu_that_hangs_costs_its_deadline_once(simulate: Simulate, call: str) -> None:
     variables = simulate({"count": 3}, {"faults": {call: "hang"}}, {"count": 4})
     found, deadline_s = ask_in_time(variables, [3], deadline_s=DEADLINE_S)
