@@ -20,8 +20,9 @@ _REINSTALL = (
     "version), and reboot."
 )
 _ONCE_MORE = (
-    "The program that made the driver start the GPU was ended while the kernel read the firmware: run `sudo nvidia-smi` again, "
-    "and let nvidia-persistenced start the GPUs once at boot. If the GPU stays unavailable, reboot."
+    "A signal interrupted the kernel while it read the firmware (error -4, EINTR), as when the program is ended that opened the "
+    "GPU first: run `sudo nvidia-smi` again, and let nvidia-persistenced start the GPUs once at boot. If the GPU stays "
+    "unavailable, reboot."
 )
 _LOOK = (
     "Power the machine off briefly and restart it. If the error recurs: use another slot and other cables, update the "

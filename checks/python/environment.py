@@ -178,6 +178,7 @@ def _no_wheel_here(machine: OddMachine) -> Finding:
     return Finding(
         f"TensorFlow is not installed and has no wheel for {machine.what}",
         cause="unsupported_python_version",
+        confidence="high" if machine.is_certain else "medium",
         evidence=(machine.evidence,),
         fix=Fix(machine.advice),
     )

@@ -30,6 +30,7 @@ class OddMachine:
     what: str
     evidence: str
     advice: str
+    is_certain: bool = True
 
 
 def odd_python(target: Target) -> OddPython | None:
@@ -61,6 +62,7 @@ def odd_machine(system: System | None, knowledge: Knowledge) -> OddMachine | Non
             f"its wheels for Linux are named manylinux, which means glibc ({releases[-1].source})",
             "Use a distribution or an image with glibc (python:3.13-slim has it, python:3.13-alpine does not), or NVIDIA's "
             "container nvcr.io/nvidia/tensorflow.",
+            is_certain=False,  # it is the doctor's own C library that tells, and the target may have another
         )
     return None
 

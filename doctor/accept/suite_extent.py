@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from tfgpu_doctor.accept.vocabulary import measured_names
+from tfgpu_doctor.bench import IN_USE, TIME_ENDED
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric
 
@@ -15,7 +16,6 @@ ON_GPUS = frozenset({
     "mixed_precision", "model_architecture", "numerics", "optimization", "pictures", "profiler", "training",
 })  # fmt: skip
 CUT_OFF = "ended while it ran"  # no fault: earlier doctors recorded such a test as a problem
-_NO_TIME, _BUSY = "the time budget", "others use a GPU"  # the first words of the reason of a skipped test
 _GPU = re.compile(r"GPU:(\d+)$")
 _OF_COPIES = ("GB/s", "MB/s")
 _MOST_REASONS = 2  # more do not fit into a row
@@ -45,12 +45,12 @@ def _skipped(count: int) -> str:
 
 
 def _is_late(why: str) -> bool:
-    return why.startswith(_NO_TIME)
+    return why.startswith(TIME_ENDED)
 
 
 def is_busy(why: str) -> bool:
     """Return whether the reason of a skipped test is that others use a GPU: then the test uses one."""
-    return why.startswith(_BUSY)
+    return why.startswith(IN_USE)
 
 
 def works_on_gpus(bench: Bench, suite: str) -> bool:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tfgpu_doctor.bench.page import render_bench as render_bench
     from tfgpu_doctor.bench.pytest_document import extra_info as extra_info
     from tfgpu_doctor.bench.pytest_document import machine_part as machine_part
+    from tfgpu_doctor.bench.reasons import IN_USE as IN_USE
+    from tfgpu_doctor.bench.reasons import TIME_ENDED as TIME_ENDED
     from tfgpu_doctor.bench.references import place_of as place_of
     from tfgpu_doctor.bench.result import make_result as make_result
     from tfgpu_doctor.bench.run import SUITE_VERSION as SUITE_VERSION
@@ -41,6 +43,8 @@ __getattr__ = exported(
         "render_bench": "page",
         "extra_info": "pytest_document",
         "machine_part": "pytest_document",
+        "IN_USE": "reasons",
+        "TIME_ENDED": "reasons",
         "place_of": "references",
         "make_result": "result",
         "SUITE_VERSION": "run",

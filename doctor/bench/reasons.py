@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from tfgpu_doctor.checks.speed.judging import Judged
     from tfgpu_doctor.model.facts.bench import Comparison
 
-TIME_ENDED = "the time budget"  # with this begins why a test had no time
+# With these begins why a test was skipped: it had no time, or the GPU that it needs is in use (perf_tests/fixtures.py).
+TIME_ENDED, IN_USE = "the time budget", "others use a GPU"
 FAULT, NOT_TOLD, INTERRUPTED = 1, 3, 130
 _FEW = 4
 _AGAIN = "run it again with --budget full, or when the machine is idle"
@@ -66,7 +67,7 @@ def _not_told(result: BenchReport) -> Iterator[tuple[str, str]]:
     if result.busy:
         told = "; ".join(f"{name}: {signs}" for name, signs in result.busy.items())
         what = "end them, choose idle GPUs with CUDA_VISIBLE_DEVICES, or add --even-if-busy"
-        yield "left-out", f"others use a GPU ({told}): {what}"
+        yield "left-out", f"{IN_USE} ({told}): {what}"
     yield from (("left-out", text) for text in _silent(result))
     if untold := not_compared(result):
         yield "history", untold

@@ -9,7 +9,7 @@ from healthy import broken, healthy
 from locations import ROOT
 
 from tfgpu_doctor.bench import suites
-from tfgpu_doctor.bench.reasons import TIME_ENDED
+from tfgpu_doctor.bench.reasons import IN_USE, TIME_ENDED
 from tfgpu_doctor.cli.waiting import Waiting
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.bench import Bench
@@ -48,6 +48,7 @@ def test_a_run_says_how_many_gpus_tensorflow_lists(facts: Facts, count: int, mon
     assert suites.measure_suites(facts, ("numerics",), 60.0, Waiting(), even_if_busy=True).busy == {}
 
 
-def test_a_test_that_the_budget_leaves_out_says_so_in_the_words_that_the_exit_code_looks_for() -> None:
+def test_a_test_that_is_left_out_says_so_in_the_words_that_the_results_look_for() -> None:
     source = (ROOT / "perf_tests/fixtures.py").read_text("utf-8")
     assert f'pytest.skip("{TIME_ENDED} ended before this test; ' in source
+    assert f'pytest.skip(f"{IN_USE} (' in source

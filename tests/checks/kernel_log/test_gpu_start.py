@@ -55,7 +55,7 @@ def test_a_program_that_was_ended_while_the_firmware_was_read(judge: Judge) -> N
     said = FIRMWARE.text.replace("error -2", "error -4")
     finding = judge.finding(driver_starts_gpus, kernel_log=log(failed(), message("firmware_missing", said)), **NOTHING)
     assert finding.cause == "gsp_firmware_not_loaded"
-    assert finding.fix and finding.fix.text.startswith("The program that made the driver start the GPU was ended")
+    assert finding.fix and finding.fix.text.startswith("A signal interrupted the kernel while it read the firmware")
 
 
 @pytest.mark.parametrize(

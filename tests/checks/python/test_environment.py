@@ -253,7 +253,8 @@ def test_a_machine_for_which_there_is_no_wheel(
 ) -> None:
     there = target(**(OWN if own else BARE))
     finding = judge.finding(tensorflow_is_installed, system=system, target=there, environment=DEACTIVATED)
-    assert (finding.cause, finding.confidence) == ("unsupported_python_version", "high")
+    certain = "medium" if words == "a Linux without glibc" else "high"  # the target may have another C library
+    assert (finding.cause, finding.confidence) == ("unsupported_python_version", certain)
     assert finding.message == f"TensorFlow is not installed and has no wheel for {words}"
     assert finding.fix and finding.fix.commands == ()
     assert advice in finding.fix.text
