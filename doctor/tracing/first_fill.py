@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
-from tfgpu_doctor.tracing.intervals import clip, length
-from tfgpu_doctor.tracing.pipeline import Pipeline, Stage
+from tfgpu_doctor.tracing.pipeline import SEVERAL, Pipeline, Stage
 from tfgpu_doctor.tracing.steps import Steps
 
 REFILLS = 1.8  # elements that a shuffle takes in for each that it gives
 _ENDLESS = "ForeverRepeat"
-_MOST = 0.4  # of the source's time: with so many more elements than are given, the fill has 44 % of them
+_MOST = 0.4  # of the source's elements: with so many more than are given, the fill has 44 % of them
 
 
 def after_first_fill(steps: Steps, pipeline: Pipeline | None) -> tuple[Steps, str]:
@@ -35,9 +33,10 @@ def _first_full(stage: Stage) -> float:
         or not _repeats_endlessly(stage)
     ):
         return 0.0
-    source, full = stage.children[0], stage.busy[0][0] + stage.first_ms
-    filling = length(clip(source.busy, -math.inf, full))
-    return full if source.calls >= REFILLS * stage.calls and filling >= _MOST * length(source.busy) else 0.0
+    source = stage.children[0]  # a fill that began before the recording has no event of its own, but those of its elements
+    much = source.calls >= REFILLS * stage.calls and source.early_calls >= _MOST * source.calls
+    long = stage.long_calls and source.early_calls >= SEVERAL
+    return stage.first_end if much or long else 0.0
 
 
 def _repeats_endlessly(stage: Stage) -> bool:

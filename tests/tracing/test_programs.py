@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.tensorflow]
 PROGRAMS = pathlib.Path(__file__).parent / "programs.py"
 # What a training waits for where other work has the CPUs: its pipeline, the threads of an iterator that ends, or the start of
 # operations. Recorded again.
-OF_STARVED = ("unexplained", "input_cpu_bound", "epoch_end", "launch_bound")
+OF_STARVED = ("unexplained", "input_cpu_bound", "input_serial_map", "epoch_end", "launch_bound")
 RING = pathlib.Path(__file__).parent / "ring_of_two.py"
 # Further programs, all releases: tools/record_traces.py.
 CHOSEN = {
