@@ -133,7 +133,9 @@ def _stages(profile: Profile, window: Interval, unfinished: Sequence[Interval]) 
         times = array("d")
         busy = union_of_sorted(_within(events, low, high, times))
         if times:
-            stage = Stage(path, busy, sum(times), len(times), threads[path].stats(last), first_end=busy[0][0] + times[0])
+            stage = Stage(
+                path, busy, sum(times), len(times), threads[path].stats(last), first_end=busy[0][0] + times[0]
+            )
             stage.long_calls = _long_calls(path, calls, times, window) + sum(
                 not clip(stage.busy, *gap) for gap in unfinished
             )

@@ -513,7 +513,8 @@ def first_fill(
         worker.events.append(MadeEvent("ExecutorState::Process", at + waits + 0.7, 18.8, {"id": len(begins)}))
         worker.events.append(MadeEvent("MatMul:MatMul", at + waits + 0.7, 18.8))
         filling = [
-            MadeEvent(f"{shuffle}::{source}", at + 493 / size * place, 476 / size) for place in range(size if waits == 500.0 else 0)
+            MadeEvent(f"{shuffle}::{source}", at + 493 / size * place, 476 / size)
+            for place in range(size if waits == 500.0 else 0)
         ]
         calls = [MadeEvent(shuffle, at, waits + 0.2)] + [
             MadeEvent(shuffle, at + waits + 0.3 * place, 0.2) for place in (1, 2, 3)
