@@ -33,9 +33,7 @@ def _first_full(stage: Stage) -> float:
         or not _repeats_endlessly(stage)
     ):
         return 0.0
-    source = stage.children[
-        0
-    ]  # a fill that began before the recording has no event of its own, but those of its elements
+    source = stage.children[0]  # its elements have events even where the fill began before the recording, and has none
     much = source.calls >= REFILLS * stage.calls and source.early_calls >= _MOST * source.calls
     long = stage.long_calls and source.early_calls >= SEVERAL
     return stage.first_end if much or long else 0.0
