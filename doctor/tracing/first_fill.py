@@ -33,10 +33,11 @@ def _first_full(stage: Stage) -> float:
         or not _repeats_endlessly(stage)
     ):
         return 0.0
-    source = stage.children[0]  # its elements have events even where the fill began before the recording, and has none
-    much = source.calls >= REFILLS * stage.calls and source.early_calls >= _MOST * source.calls
-    long = stage.long_calls and source.early_calls >= SEVERAL
-    return stage.first_end if much or long else 0.0
+    # A fill that began before the recording has no event of its own; the elements that it takes have theirs.
+    source = stage.children[0]
+    takes_most = source.calls >= REFILLS * stage.calls and source.early_calls >= _MOST * source.calls
+    lasts = stage.long_calls and source.early_calls >= SEVERAL
+    return stage.first_end if takes_most or lasts else 0.0
 
 
 def _repeats_endlessly(stage: Stage) -> bool:

@@ -16,7 +16,7 @@ _ASYNC = re.compile(r"(Prefetch|Parallel|MapAndBatch|MemoryCacheImpl|Model|Multi
 _HANDS_ON = re.compile(r"(Finite|Forever)?(Take|Skip|Repeat)|Options|AssertCardinality|PrivateThreadPool|MaxIntraOp")
 _BUSY = 0.5  # of the waiting: a stage that works for less is not what is waited for
 _WRAPPER = 0.1  # of its time in Python
-SEVERAL = 3  # elements that a call takes which fills a buffer
+SEVERAL = 3  # elements: a call that takes so many, or more, fills a buffer
 _MOST_OF_STAGE = 0.5  # of a stage's time in its input: then the input is what is slow
 
 
@@ -34,8 +34,8 @@ class Stage:
     calls: int = 0
     settings: dict[str, Value] = field(default_factory=dict)
     children: list[Stage] = field(default_factory=list)
-    first_end: float = 0.0  # of the first call that has an event
-    early_calls: int = 0  # below a shuffle: before the shuffle's first call has ended
+    first_end: float = 0.0  # when the first call ended that has an event
+    early_calls: int = 0  # of a shuffle's input: those before the shuffle's first call ended
     long_calls: int = 0  # that last many times as long as most, and fill a buffer
 
     @property
@@ -133,9 +133,8 @@ def _stages(profile: Profile, window: Interval, unfinished: Sequence[Interval]) 
         times = array("d")
         busy = union_of_sorted(_within(events, low, high, times))
         if times:
-            stage = Stage(
-                path, busy, sum(times), len(times), threads[path].stats(last), first_end=busy[0][0] + times[0]
-            )
+            stage = Stage(path, busy, sum(times), len(times), threads[path].stats(last))
+            stage.first_end = busy[0][0] + times[0]
             stage.long_calls = _long_calls(path, calls, times, window) + sum(
                 not clip(stage.busy, *gap) for gap in unfinished
             )

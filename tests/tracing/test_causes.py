@@ -573,7 +573,9 @@ def test_later_elements_that_wait_for_a_cpu_hide_no_fill(tmp_path: pathlib.Path)
             event.duration_ms *= 0.1
         elif "::ForeverRepeat" in event.name and event.begin_ms > 500:
             event.begin_ms, event.duration_ms = event.begin_ms + 2.5 * (event.begin_ms % 20), 4.0
-    assert judged(tmp_path, planes).verdict == "compute_bound"
+    report = judged(tmp_path, planes)
+    assert report.verdict == "compute_bound"
+    assert any("the first step waits until a shuffle has filled its buffer" in note for note in report.notes)
 
 
 def test_the_first_fill_with_few_steps_is_the_start_of_a_training(tmp_path: pathlib.Path) -> None:
