@@ -120,6 +120,20 @@ def test_a_doctor_that_hangs_is_ended_and_told(tmp_path: pathlib.Path) -> None:
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@pytest.mark.parametrize("whom", ["doctor", "watcher"])
+def test_a_killed_doctor_died(tmp_path: pathlib.Path, whom: str) -> None:
+    """Of a node that goes down its watcher may be killed before it: both began, so neither is "not started"."""
+    started = hold(tmp_path)
+    process = worker(tmp_path)
+    wait_for(lambda: started.exists() and started.read_text().endswith("\n"))
+    doctor, watcher = map(int, started.read_text().split())
+    os.kill(watcher if whom == "watcher" else doctor, signal.SIGKILL)
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    assert json.loads(out) == {"outcome": "died", "why": "the doctor ended with signal 9"}
+    wait_for(lambda: not runs(doctor) and not runs(watcher))
+    wait_for(lambda: not list((tmp_path / "tmp").iterdir()))
+
+
 def test_a_node_without_the_doctor_says_so(tmp_path: pathlib.Path) -> None:
     found = answer(tmp_path, "hide")
     assert found["outcome"] == "not started"

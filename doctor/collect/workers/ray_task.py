@@ -67,7 +67,12 @@ def run(argv: list[str], folder: str, out: str, deadline_s: float, at_last: cont
             return {"document": file.read()}
     if code is None:
         return {"outcome": "hung", "why": "the doctor did not finish within %g s on the node" % deadline_s}
-    return {"outcome": "died" if code > 128 else "not started", "why": last_words(log, code)}
+    return {"outcome": "died" if signal_of(code) else "not started", "why": last_words(log, code)}
+
+
+def signal_of(code: int) -> int:
+    """The signal that ended the doctor, which its watcher tells as 128 and more, or the watcher itself (negative); else 0."""
+    return -code if code < 0 else max(0, code - 128)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -92,5 +97,6 @@ def last_words(log: str, code: int) -> str:
         file.seek(max(0, os.path.getsize(log) - 4096))
         lines = file.read(4096).decode("utf-8", "replace").split("\n")
     said = [line.strip() for line in lines if line.strip()]
-    ended = "signal %d" % (code - 128) if code > 128 else "exit code %d" % code
+    signal = signal_of(code)
+    ended = "signal %d" % signal if signal else "exit code %d" % code
     return ": ".join(["the doctor ended with " + ended, *said[-1:]])
