@@ -8,6 +8,7 @@ import msgspec
 
 from tfgpu_doctor.host.json_text import decode_json
 from tfgpu_doctor.tracing.host_memory import HostMemory
+from tfgpu_doctor.tracing.taken_cpus import TakenCpus
 
 # File systems of other machines, as the kernel names them (https://www.kernel.org/doc/html/latest/filesystems/) and their
 # vendors do. Those in a process of the user are fuse.NAME (https://man7.org/linux/man-pages/man8/mount.fuse3.8.html), and
@@ -41,6 +42,7 @@ class DataSources(msgspec.Struct):
     peers: list[tuple[str, int]] = []
     read_bytes: tuple[int, int] | None = None
     memory: HostMemory = msgspec.field(default_factory=HostMemory)
+    processors: TakenCpus = msgspec.field(default_factory=TakenCpus)
 
     @property
     def network(self) -> str:

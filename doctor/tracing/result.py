@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -137,7 +138,7 @@ def make_report(profile: Profile, verdict: Verdict, file: str) -> TraceReport:
     """Put the examination of a profile into words."""
     row = read_knowledge().trace_verdicts[verdict.word]
     case, memory = verdict.case, memory_of(profile)
-    causes = tuple(make_cause(found) for found in verdict.found)
+    causes = tuple(make_cause(found) for found in _doubted(profile, verdict))
     title = causes[0].title if causes and causes[0].label == verdict.word else filled(row.title, {})
     steps = case.steps if case else Steps()
     slowest = verdict.found[0].stage if verdict.found else None
@@ -201,6 +202,16 @@ def make_cause(found: Found) -> TraceCause:
     )  # fmt: skip
 
 
+def _doubted(profile: Profile, verdict: Verdict) -> list[Found]:
+    """What was found, less sure where it may be only that others took the CPUs; the evidence of the verdict says so."""
+    cpus = profile.sources.processors
+    return [
+        replace(found, confidence="low", evidence=[*found.evidence, *[cpus.doubt] * (found.label == verdict.word)])
+        if cpus.explain(found.label, found.share, found.high) else found
+        for found in verdict.found
+    ]  # fmt: skip
+
+
 def _gain(verdict: Verdict) -> Gain:
     """The mean step without the time that the first cause can save, and at least that: other work may take its place."""
     if verdict.case is None or not verdict.found or verdict.found[0].label != verdict.word:
@@ -218,10 +229,23 @@ def _notes(profile: Profile, verdict: Verdict) -> tuple[str, ...]:
         notes.append(left_out)
     if verdict.word != "no_device_events":
         notes += [f"TensorFlow's profiler says: {each}" for each in complaints(profile)[:3]]
+    if told := _of_processors(profile, verdict):
+        notes.append(told)
     if verdict.case and verdict.word != "no_device_events" and not computing_gpus(profile):
         none = "no GPU computes" if profile.gpus else "there is no GPU"
         notes.append(f"{none} in this profile: computation is the processor's")
     return tuple(notes)
+
+
+def _of_processors(profile: Profile, verdict: Verdict) -> str:
+    """What the machine kept from the program, unless the verdict's own evidence says it, or there is no verdict."""
+    cpus = profile.sources.processors
+    if verdict.word == "unexplained":
+        return cpus.doubt
+    if read_knowledge().trace_verdicts[verdict.word].healthy is None:
+        return ""
+    in_evidence = any(each.label == verdict.word and cpus.explain(each.label, each.share, each.high) for each in verdict.found)
+    return "" if in_evidence else cpus.said
 
 
 def _when(origin_ns: int) -> str:

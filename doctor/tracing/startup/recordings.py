@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from typing import Any, Optional, Set
+from typing import Any, Dict, Optional, Set
 
 _SAMPLE_EVERY_S = 0.01
 _DENSE_EVERY_S, _DENSE_S = 0.004, 0.5  # at first: a short recording, too, needs some looks
@@ -31,7 +31,7 @@ def beside(name: str) -> Any:
 
 
 _looks, _giving_way, _sources = beside("looks"), beside("giving_way"), beside("sources")
-_helper_thread = beside("helper_thread")
+_helper_thread, _processors = beside("helper_thread"), beside("processors")
 
 
 class GaveWay(RuntimeError):
@@ -50,7 +50,8 @@ class Recordings:
         self.idle = threading.Event()
         self.idle.set()
         self._looks = _looks.Looks()
-        self._sources: Any = None  # of the recording under way
+        self._sources: Any = None  # of the recording under way, as the next one
+        self._counted: Any = None
         self._problem: Optional[BaseException] = None  # of a recording that ended by itself
         self._sampled = threading.Event()  # Python switches threads as the program wants it
         self._sampled.set()
@@ -86,7 +87,7 @@ class Recordings:
                 raise
             self.folder, self._looks, self._began_ns = folder, _looks.Looks(), began_ns
             self._began_s = time.monotonic()
-            self._sources = _sources.Sources()
+            self._sources, self._counted = _sources.Sources(), _processors.counted()
             self.full, self.over, self._problem = False, False, None
             self._interval_s = sys.getswitchinterval()
             self._sampled.clear()
@@ -107,7 +108,7 @@ class Recordings:
             self.seconds = time.monotonic() - self._began_s
             try:
                 self._sampled.wait(1.0)
-                read = self._sources.found()
+                read = self._read()
                 tensorflow.profiler.experimental.stop()
                 self._looks.write(os.path.join(folder, "python_samples.json"), self._began_ns, _SAMPLE_EVERY_S, read)
                 if not self.ending.is_set():
@@ -116,6 +117,13 @@ class Recordings:
                 self._looks = _looks.Looks()
                 self._giving_way.end()
                 self.idle.set()
+
+    def _read(self) -> Dict[str, Any]:
+        """What the program read, and what it got of its CPUs; nothing where that fails, as the profile itself has to be ended."""
+        try:
+            return {**self._sources.found(), "processors": _processors.between(self._counted, _processors.counted())}
+        except Exception:  # noqa: BLE001 - the program is another's
+            return {}
 
     def _give_way(self) -> None:
         """Drop what is being recorded: the program asks TensorFlow's profiler for something."""

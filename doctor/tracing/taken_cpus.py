@@ -1,0 +1,78 @@
+"""Whether others took the CPUs that a program needed, or its quota ended, as its recorder saw it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tfgpu_doctor.model.amounts import amount
+
+_TAKEN = 0.25  # of the CPUs, by others
+_BUSY = 0.9  # of the CPUs, by all together: else a thread that waits for one has another reason
+_QUEUED, _LEAST = 0.25, 0.1  # of what the program gets, and in CPUs: what its threads wait for
+_THROTTLED = 0.1  # of the periods: then what waits for the quota is in the kernel's queues, too
+_MOST_CPUS = 1 << 16
+# What takes longer where threads wait for a CPU, and is told by time alone. Python is seen by looks at it, and operations and
+# compilations are counted.
+_NEED_CPUS = (
+    "input_cpu_bound", "input_serial_map", "input_per_element", "input_no_prefetch", "input_shuffle", "launch_bound",
+    "epoch_end",
+)  # fmt: skip
+
+
+class TakenCpus(msgspec.Struct):
+    """CPUs used on average by the program (`own`) and by `others`, of the `allowed` ones that it may run on.
+
+    `interrupts`: what the kernel needed for them. `queued`: threads of the program that waited for a CPU, on average.
+    `throttled`: the share of the periods in which a quota was used up. None where it is not known.
+    """
+
+    allowed: float = 0
+    own: float | None = None
+    others: float | None = None
+    interrupts: float = 0
+    queued: float | None = None
+    throttled: float | None = None
+
+    @property
+    def factor(self) -> float:
+        """How much more CPU time the program would get without the others, at most; 1 where none of them is in its way."""
+        if self.own is None or self.others is None or self.queued is None or (self.throttled or 0.0) >= _THROTTLED:
+            return 1.0
+        whole = self.allowed
+        if not (0 < whole <= _MOST_CPUS and 0 <= self.own <= 2 * whole and 0 <= self.others <= 2 * whole):
+            return 1.0
+        busy = self.own + self.others + self.interrupts >= _BUSY * whole and self.others >= _TAKEN * whole
+        if not busy or self.queued < max(_LEAST, _QUEUED * self.own):
+            return 1.0
+        return 1 + min(self.queued, self.others) / max(self.own, _LEAST)
+
+    @property
+    def said(self) -> str:
+        """What others took, or how often the quota was used up; empty where the program got the CPUs that it needs."""
+        if (throttled := self.throttled or 0.0) >= _THROTTLED:
+            share = f"{min(throttled, 1.0):.0%}"
+            return (
+                f"in {share} of the periods of this recording the quota of CPU time was used up: raise it, if it is not meant so "
+                "(docker's --cpus, limits.cpu of a pod)"
+            )
+        if self.own is None or self.others is None or self.queued is None or self.factor == 1.0:
+            return ""
+        waited = min(self.queued, self.others)
+        return (
+            f"while this was recorded, processes other than the program used {self.others:.1f} of the "
+            f"{amount(round(self.allowed), 'CPU')} that it may run on, and its threads waited for {waited:.1f} more than the "
+            f"{self.own:.1f} that they got: without them its steps are shorter"
+        )
+
+    @property
+    def doubt(self) -> str:
+        """The same of a bottleneck which may come from that alone."""
+        return f"{self.said}, and this may be no bottleneck; record again while they are quiet" if self.factor > 1 else ""
+
+    def explain(self, label: str, share: float, high: float) -> bool:
+        """Whether a cause of this share may be none, below `high`, on CPUs that nobody else uses."""
+        factor = self.factor
+        if factor == 1.0 or label not in _NEED_CPUS:
+            return False
+        left = share / factor
+        return left < high * (left + 1 - share)
