@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tfgpu_doctor.host import Host
@@ -45,16 +45,16 @@ def watch_command(argv: Sequence[str], options: WatchOptions, reporter: Reporter
         agents = Agents(program.listener)
         folder = os.path.join(program.listener.folder, "recorded")
         watcher = Watcher(host, program.pid, options, folder=folder, agents=agents.hear, told=reporter)
-        ended_by = ""
+        ended_by, watching = "", True
         try:
             while program.exit_code is None:
-                watcher.tick()
-                if stop_hangs and watcher.hang is not None:
+                watching = watching and _goes_on(watcher, watcher.tick)
+                if watching and stop_hangs and watcher.hang is not None:
                     ended_by = program.end()
                     break  # what SIGKILL does not end is blocked in the kernel
                 program.wait(_TICK_S)
         finally:
-            watcher.end()
+            _goes_on(watcher, watcher.end)
             reporter.close()
     code = program.exit_code
     report = make_watch_report(watcher, exit_code=code, ended_by=ended_by)
@@ -62,3 +62,13 @@ def watch_command(argv: Sequence[str], options: WatchOptions, reporter: Reporter
         reporter.hang(report.hang)
     reporter.end(report)
     return Watched(report, code)
+
+
+def _goes_on(watcher: Watcher, work: Callable[[], None]) -> bool:
+    """Do it; False if it fails. An error of the doctor's own does not end the user's program, which would be ended at an exit."""
+    try:
+        work()
+    except Exception as error:  # noqa: BLE001 - it is told
+        watcher.failed(error)
+        return False
+    return True

@@ -134,7 +134,12 @@ class Captures:
     def _begin(self, now: float, agent: Agent) -> None:
         self._number += 1
         folder = os.path.join(self._folder, str(self._number))
-        os.makedirs(folder, exist_ok=True)
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except OSError as error:  # TMPDIR is full, or gone
+            self._since_s = now
+            self._fail(now, f"nothing can be recorded in {self._folder}: {error.strerror or error}")
+            return
         self._agent, self._since_s, self._asked_s = agent, now, now
         agent.start(folder, self._most_bytes)
 
@@ -154,10 +159,13 @@ class Captures:
 
     def _give_up(self, now: float, agent: Agent) -> None:
         """TensorFlow does not answer; the process is recorded again once it has."""
-        self._agent, self._last_s = None, self._since_s
+        self._agent = None
         what = "begun to record" if agent.recording == "asked" else "written what it recorded"
-        self.problem = f"process {agent.pid} has not {what} within {ANSWER_S:.0f} s"
-        self._note(self.problem)
+        self._fail(now, f"process {agent.pid} has not {what} within {ANSWER_S:.0f} s")
+
+    def _fail(self, now: float, problem: str) -> None:
+        self.problem, self._last_s = problem, self._since_s
+        self._note(problem)
         self._next_s = now + _REST * self._length_s
 
     def _read_it(self, agent: Agent) -> None:
@@ -165,7 +173,11 @@ class Captures:
         self._full, self._refused = agent.full, bool(agent.problem)
         folder = os.path.join(self._folder, str(self._number))
         reader = ThreadPoolExecutor(1, "tfgpu-doctor")
-        self._reading = reader.submit(self._read, folder, agent)
+        try:
+            self._reading = reader.submit(self._read, folder, agent)
+        except RuntimeError as error:  # no more threads may be started
+            shutil.rmtree(folder, ignore_errors=True)
+            self._fail(self._since_s, f"a recording cannot be read: {error}")
         reader.shutdown(wait=False)
 
     def _read(self, folder: str, agent: Agent) -> Capture:

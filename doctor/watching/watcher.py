@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from tfgpu_doctor._project import report_it
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.tracing import TraceReport, judge_profile
@@ -244,6 +245,11 @@ class Watcher:
     def report_of(self, verdict: str) -> TraceReport | None:
         """The last recording with this verdict."""
         return self.history.reports.get(verdict)
+
+    def failed(self, error: Exception) -> None:
+        """An error of the doctor's own ended the watching; the program runs on."""
+        what = f"{type(error).__name__}: {error}"
+        self._say(f"the doctor failed to watch the program, which ran on ({what}); please {report_it('the command')}")
 
     def _own_pids(self) -> set[int]:
         return self._signals.pids()

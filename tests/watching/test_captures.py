@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import pathlib
+import threading
 import time
 
 import msgspec
@@ -58,6 +59,29 @@ def test_the_first_recording_begins_after_the_import_and_is_short(captures: Capt
     assert first.report.file == "python train.py"
     assert list(tmp_path.iterdir()) == []
     assert captures.problem == ""
+
+
+def test_a_folder_that_cannot_be_made_is_a_problem_and_no_error(captures: Captures, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "1").write_text("")
+    assert run(captures, [MadeAgent()], FIRST_S + 1) == []
+    assert captures.problem.startswith(f"nothing can be recorded in {tmp_path}: ")
+    assert not captures.busy
+    assert run(captures, [MadeAgent()], 20.0, begin=FIRST_S + 1)
+    assert captures.problem == ""
+
+
+def test_a_thread_that_cannot_be_started_is_a_problem_and_no_error(
+    captures: Captures, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        assert run(captures, [MadeAgent()], FIRST_S + 2) == []
+    assert captures.problem == "a recording cannot be read: can't start new thread"
+    assert list(tmp_path.iterdir()) == []
+    assert run(captures, [MadeAgent()], 20.0, begin=FIRST_S + 2)
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,48 @@ def test_a_hang_that_is_only_told_does_not_end_the_program(fake: pathlib.Path) -
     assert re.search(r"the program goes on after \d+ s", errors), errors
 
 
+WITHOUT_A_PLACE = """
+import os, sys, time, tensorflow
+given = dict(each.split("=", 1) for each in open("/proc/self/environ").read().split("\\0") if "=" in each)
+open(os.path.join(os.path.dirname(given["TFGPU_DOCTOR_TRACE_SOCKET"]), "recorded"), "w").close()
+time.sleep(float(sys.argv[1]))
+sys.exit(5)
+"""
+FAILING = """
+import runpy, sys
+from tfgpu_doctor.watching.watcher import Watcher
+def tick(self):
+    raise RuntimeError("can't start new thread")
+Watcher.tick = tick
+sys.argv = ["tfgpu-doctor", "watch", "--no-live", "--", sys.executable, "-c", "import sys, time; time.sleep(1); sys.exit(5)"]
+runpy.run_module("tfgpu_doctor", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_program_that_cannot_be_recorded_runs_on(fake: pathlib.Path) -> None:
+    """As where TMPDIR is full: the first recording is to begin 5 s after the import."""
+    for seconds in ("9", "120"):
+        done = watch("--no-live", "--", sys.executable, "-c", WITHOUT_A_PLACE, seconds, folder=fake)
+        assert done.returncode == 5, done.stderr
+        said = " ".join(done.stderr.split())
+        if "nothing can be recorded in " in said:
+            break
+    assert "nothing can be recorded in " in said
+    assert "cannot be started" not in said
+
+
+def test_an_error_of_the_doctor_does_not_end_the_program(tmp_path: pathlib.Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FAILING], capture_output=True, text=True, cwd=tmp_path, timeout=LONG_S, check=False,
+        env=clean_environment(TMPDIR=str(tmp_path)),
+    )  # fmt: skip
+    assert done.returncode == 5, done.stderr
+    said = " ".join(done.stderr.split())
+    assert "the doctor failed to watch the program, which ran on (RuntimeError: can't start new thread)" in said
+    assert "Traceback" not in done.stderr
+
+
 UNTIL_BROKEN = """
 import os, time
 ends = time.monotonic() + 200
