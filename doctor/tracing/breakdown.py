@@ -20,6 +20,7 @@ _ENOUGH = 6  # steps, to tell what most of them do
 _RARE = 0.5  # of the steps
 _LOST = 10  # batches without a maker
 _MOST_MS = 0.1  # between two operations: many small ones are not recorded
+_UNSEEN_MS = 50.0  # five times as long as from one look at Python to the next
 _SATURATED = 0.5  # of the steps' time in the pipeline's Python
 
 
@@ -90,10 +91,21 @@ def break_down(profile: Profile, steps: Steps, pipeline: Pipeline | None) -> Bre
 def _of_program(profile: Profile, steps: Steps, left: list[Interval]) -> list[Interval]:
     """Of the time that nothing claims what is the program's own; between long calls, that in which looks find its Python."""
     if steps.thread:
-        return left
+        return _seen(profile, left)
     if steps.within and profile.samples:
         return overlap(left, python_of_program(profile.samples))
     return left if steps.within else []
+
+
+def _seen(profile: Profile, times: list[Interval]) -> list[Interval]:
+    """Without long ones that hold no look at Python: the program had no CPU, and the thread that looks had none either."""
+    looks = sorted(sample.at for sample in profile.samples)
+    if not looks:
+        return times
+    return [
+        (low, high) for low, high in times
+        if high - low < _UNSEEN_MS or bisect.bisect_left(looks, low) < bisect.bisect_right(looks, high)
+    ]  # fmt: skip
 
 
 def _work(profile: Profile, steps: Steps, gpus: dict[str, GpuTimes], gpu: str) -> list[tuple[str, list[Interval]]]:

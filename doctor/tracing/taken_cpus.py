@@ -15,7 +15,7 @@ _MOST_CPUS = 1 << 16
 # compilations are counted.
 _NEED_CPUS = (
     "input_cpu_bound", "input_serial_map", "input_per_element", "input_no_prefetch", "input_shuffle", "launch_bound",
-    "epoch_end",
+    "epoch_end", "uneven_steps",
 )  # fmt: skip
 
 

@@ -28,6 +28,9 @@ class Look:
     rank: str = ""  # which process of several it is: "SLURM_PROCID 3", "worker 1 of TF_CONFIG"
 
 
+LOOK_ANSWER_S = 5.0
+
+
 class Agent(Protocol):
     """One process with TensorFlow. Nothing here waits; answers come later."""
 
@@ -42,6 +45,7 @@ class Agent(Protocol):
     over: str | None  # the program is over: of what exception it died, or ""
     lost: bool  # the process has ended, or its connection
     unable: str  # why nobody can look into it; empty if it can be asked
+    answer_s: float  # the time that an answer may take; with none by then, its Python does not run
 
     def ask(self, *, others: bool) -> None:
         """Ask for a look, unless one is awaited."""
@@ -63,7 +67,7 @@ class SocketAgent:
         self.recording, self.problem, self.full, self.seconds = "", "", False, 0.0
         self.changed_s = 0.0  # when it was told to begin or to end
         self.over: str | None = None
-        self.lost, self.unable = False, ""
+        self.lost, self.unable, self.answer_s = False, "", LOOK_ANSWER_S
 
     def ask(self, *, others: bool) -> None:
         """Ask for a look, unless one is awaited."""

@@ -13,7 +13,6 @@ from tfgpu_doctor.watching.hang_diagnosis import Diagnosis, HangEvidence, diagno
 from tfgpu_doctor.watching.program_environment import cluster_size, job_size, variables_of
 from tfgpu_doctor.watching.thread_states import ThreadState, thread_states
 
-_ANSWER_S = 5.0
 _SPY_S = 40.0
 _NATIVE_LINE = re.compile(r"^\s+(?P<name>.+?) \((?P<where>[^()]*)\)\s*$")
 
@@ -36,12 +35,12 @@ class HangExamination:
         if agent.unable and not agent.lost:
             return self._diagnosed(None, 0.0)
         if self._asked_s is None:
-            if agent.asked_s is None or now - self._began_s > _ANSWER_S:
+            if agent.asked_s is None or now - self._began_s > agent.answer_s:
                 self._asked_s = now
                 agent.ask(others=True)
             return None
         look = agent.look if agent.look and agent.look.others is not None else None
-        if look is None and agent.over is None and now - self._asked_s < _ANSWER_S:
+        if look is None and agent.over is None and now - self._asked_s < agent.answer_s:
             return None
         if self._thread.ident is None:  # it stops the program: only once that has answered
             self._thread.start()

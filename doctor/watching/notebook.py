@@ -15,7 +15,7 @@ from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.scratch import scratch_folder
 from tfgpu_doctor.render.notebook import displayed, framed
 from tfgpu_doctor.tracing import recorder_module
-from tfgpu_doctor.watching.agent import Agent, Look, make_look
+from tfgpu_doctor.watching.agent import LOOK_ANSWER_S, Agent, Look, make_look
 from tfgpu_doctor.watching.hanging import AFTER_S
 from tfgpu_doctor.watching.history import WatchOptions
 from tfgpu_doctor.watching.judged_apart import judge_apart
@@ -48,7 +48,7 @@ class InProcessAgent:
         self.recording, self.problem, self.full, self.seconds = "", "", False, 0.0
         self.changed_s = 0.0
         self.over: str | None = None
-        self.lost, self.unable = False, ""
+        self.lost, self.unable, self.answer_s = False, "", LOOK_ANSWER_S
 
     def ask(self, *, others: bool) -> None:
         """Look at once."""

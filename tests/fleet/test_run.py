@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -29,6 +30,7 @@ if "tfgpu_doctor" in sys.orig_argv:
         time.sleep(0.1)
 """
 PATIENCE_S = 240
+_RAY_WAITED = re.compile(r"timed out during startup|Timed out after|Failed to (start|connect to).*GCS|GCS.*(failed|timed out)")
 LONG_S = 900  # for a run with the longest deadline
 EXPECTED = {"good0": "reported", "good1": "reported", "killed": "died", "hanging": "hung", "broken": "not started"}
 
@@ -52,7 +54,7 @@ def patiently(start: Callable[[], Any]) -> Any:
             for pid in children() - before:  # what it had started by then, Ray leaves
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            if attempt == 3 or "timed out during startup" not in str(error):
+            if attempt == 3 or not (isinstance(error, TimeoutError) or _RAY_WAITED.search(str(error))):
                 raise
     raise AssertionError
 
@@ -82,6 +84,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     # Ray kills tasks while the machine's memory is nearly full, by whomever; the nodes are this machine.
     monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "0")
+    monkeypatch.setenv("RAY_gcs_server_port_wait_time_s", str(PATIENCE_S))  # 30 s by default
     head = {"num_cpus": 1, "include_dashboard": False}
     found = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
     yield found

@@ -7,7 +7,7 @@ import pathlib
 
 from locations import TESTS
 
-from tfgpu_doctor.watching.agent import Look
+from tfgpu_doctor.watching.agent import LOOK_ANSWER_S, Look
 
 RECORDED = sorted((TESTS / "tracing/recorded").glob("2.21*-py_function.*.xz"))
 
@@ -22,7 +22,7 @@ class MadeAgent:
         self.recording, self.problem, self.folder = "", "", pathlib.Path()
         self.full, self.seconds, self.changed_s, self.most_bytes = False, 0.0, 0.0, 0
         self.over: str | None = None
-        self.lost, self.unable = False, ""
+        self.lost, self.unable, self.answer_s = False, "", LOOK_ANSWER_S
         self.recorded: list[float] = []
 
     def ask(self, *, others: bool) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from tfgpu_doctor.diagnose.root_cause import rank_causes
 from tfgpu_doctor.fix.apply import Applied, apply_plan
 from tfgpu_doctor.fix.archive import open_archive
-from tfgpu_doctor.fix.bounds import Bounds
+from tfgpu_doctor.fix.bounds import Bounds, NotPossible
 from tfgpu_doctor.fix.installer import run_pip
 from tfgpu_doctor.fix.plan import PipStep, Plan, Step
 from tfgpu_doctor.fix.undo import Undone, undo_newest
@@ -19,6 +19,9 @@ from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.changes import Changes
 from tfgpu_doctor.model import Finding, Fix
 from tfgpu_doctor.model.report import MachineSummary, Report, Result, RootCause, TargetSummary
+
+_PATIENCE_S = 60.0
+_KEEPS_S = 0.001  # for each file that is kept: the moment is not missed
 
 
 def bounds_of(venv: pathlib.Path) -> Bounds:
@@ -64,8 +67,15 @@ def apply(
 
 
 def undo(venv: pathlib.Path, *, force: bool = False) -> Undone | None:
-    with open_archive(bounds_of(venv)) as archive:
-        return undo_newest(archive, force=force)
+    """Undo the newest fix. The pip of one that was killed may take a while to end on a busy machine, and has the lock."""
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            with open_archive(bounds_of(venv)) as archive:
+                return undo_newest(archive, force=force)
+        except NotPossible as error:
+            if "is in progress" not in str(error) or time.monotonic() > until:
+                raise
 
 
 def main() -> None:
@@ -81,6 +91,14 @@ def main() -> None:
         Changes._check = slowly  # type: ignore[method-assign, assignment]
         undo(folder)
         return
+
+    keep = Changes.keep
+
+    def keep_slowly(changes: Changes, path: str, place: str) -> bool:
+        time.sleep(_KEEPS_S)
+        return keep(changes, path, place)
+
+    Changes.keep = keep_slowly  # type: ignore[method-assign]
 
     def look_again() -> Report:
         time.sleep(wait_s)  # as TensorFlow's import takes its time

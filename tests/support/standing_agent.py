@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from tfgpu_doctor.watching.agent import Agent, Look
+from tfgpu_doctor.watching.agent import LOOK_ANSWER_S, Agent, Look
 from tfgpu_doctor.watching.hanging import HangWatch
 from tfgpu_doctor.watching.reading import Reading
 
@@ -20,7 +20,7 @@ class StandingAgent:
         self.recording, self.problem, self.full, self.seconds = "", "", False, 0.0
         self.changed_s = 0.0
         self.over: str | None = None
-        self.lost, self.unable = False, ""
+        self.lost, self.unable, self.answer_s = False, "", LOOK_ANSWER_S
 
     def ask(self, *, others: bool) -> None:
         stack = (("/home/me/train.py", 31, "wait_for_data"), ("/home/me/train.py", 90, "<module>"))

@@ -6,8 +6,10 @@ The first process starts the second. Nothing here knows of profiles.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -43,11 +45,13 @@ def start_other(seconds: float) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("localhost", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Below those that the kernel gives away (ip_local_port_range): TensorFlow takes them only seconds later."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.SystemRandom().randrange(10_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("localhost", port)):
+            found += [port] if port not in found else []
+    return found
 
 
 def end_with(parent: int) -> None:

@@ -178,6 +178,20 @@ def test_a_callback_that_calls_keras_in_a_few_steps_is_named(tmp_path: pathlib.P
     assert judged(tmp_path, planes).verdict != "uneven_steps"
 
 
+def test_a_pause_without_a_look_is_no_work_of_a_few_steps(tmp_path: pathlib.Path) -> None:
+    """The program had no CPU for 200 ms; that a short pause elsewhere holds a look does not tell what was done meanwhile."""
+    planes = training(steps=11, step_ms=20.0, compute_ms=18.0)
+    for line in planes[0].lines:
+        for event in line.events:
+            event.begin_ms += 12.0 * (event.begin_ms >= 60.0) + 200.0 * (event.begin_ms >= 120.0)
+    samples(tmp_path, FIT, [*range(0, 130, 5), *range(335, 440, 5)])
+    report = judged(tmp_path, planes)
+    assert report.verdict == "unexplained"
+    assert report.shares.idle > 0.4
+    samples(tmp_path, CALLBACK, [*range(0, 130, 5), 200, *range(335, 440, 5)])
+    assert judged(tmp_path, planes).verdict == "uneven_steps"
+
+
 def test_the_step_s_own_python_waits_for_the_pipeline_s(tmp_path: pathlib.Path) -> None:
     """Python's lock: what the pipeline's Python takes is not the launching's."""
     planes = training(step_ms=20.0, compute_ms=1.0, input_ms=5.0, stage="Iterator::Root::Prefetch")

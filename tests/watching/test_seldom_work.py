@@ -22,7 +22,7 @@ from tfgpu_doctor.tracing import (
     looks_besides_steps,
 )  # fmt: skip
 from tfgpu_doctor.tracing.gpu_work import GpuWork
-from tfgpu_doctor.watching.agent import Look, Stack
+from tfgpu_doctor.watching.agent import LOOK_ANSWER_S, Look, Stack
 from tfgpu_doctor.watching.captures import Capture
 from tfgpu_doctor.watching.hang_diagnosis import Diagnosis, HangEvidence
 from tfgpu_doctor.watching.history import WatchOptions
@@ -336,6 +336,7 @@ class Answering:
         self.look: Look | None = None
         self.asked_s: float | None = None
         self.over, self.lost, self.recording, self.unable = None, False, "", ""
+        self.answer_s = LOOK_ANSWER_S
 
     def ask(self, *, others: bool) -> None:
         if self.asked_s is None:
