@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from tfgpu_doctor.fix.bounds import NotPossible
 from tfgpu_doctor.fix.plan import PipStep
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.host.watched import run_watched
+from tfgpu_doctor.host.watched import ended_by, run_watched
 
 _LONGEST_S = 4 * 3600.0  # 4 GB of wheels over a slow connection; pip itself times out on a dead connection
 _DEADLINE_S = 60.0
@@ -43,6 +43,8 @@ def run_pip(step: PipStep, host: Host, *, folder: str, lock: int, on_tick: Calla
         raise StepFailed(f"pip could not be started: {error.strerror or error}") from error
     if code is None:
         raise StepFailed(f"pip did not end within {_LONGEST_S / 3600:.0f} hours")
+    if number := ended_by(code):
+        raise StepFailed(f"pip was ended by {number}")
     if code != 0:
         raise StepFailed(f"pip ended with exit code {code}; see its output above")
 

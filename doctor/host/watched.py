@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -84,6 +85,18 @@ def start_watched(
             if not has_started:  # or an interrupt came
                 _end(watcher)
     return watcher
+
+
+def ended_by(code: int) -> str:
+    """The signal that ended a watched command, in words, from its exit code; empty if none did.
+
+    The watcher tells it as 128 and more, as a shell does, and may itself be killed: a negative code.
+    """
+    try:
+        name = signal.Signals(-code if code < 0 else code - 128).name
+    except ValueError:
+        return ""
+    return f"{name} (the kernel sends it where memory runs out: see dmesg)" if name == "SIGKILL" else name
 
 
 def _end(watcher: subprocess.Popen[bytes]) -> None:

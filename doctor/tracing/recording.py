@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from tfgpu_doctor.host.recorded_program import RecordedProgram
 from tfgpu_doctor.host.talk import ProgramLost, Talk
+from tfgpu_doctor.host.watched import ended_by
 from tfgpu_doctor.tracing.examine import Verdict, examine
 from tfgpu_doctor.tracing.intervals import length
 from tfgpu_doctor.tracing.reading import Unreadable, find_file, read_profile
@@ -133,6 +134,8 @@ def _ended(program: RecordedProgram, *, lost: bool = False) -> str:
         return (
             "the program trained nothing that could be recorded; try a later time (--after) or a longer one (--seconds)"
         )
+    if number := ended_by(code):
+        return f"the program was ended by {number} before a profile was recorded"
     return (
         f"the program ended with exit code {code} before a profile was recorded; its training may be shorter than the "
         "recording (--after 0 --seconds 2), or it uses no TensorFlow"

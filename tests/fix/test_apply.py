@@ -6,6 +6,7 @@ import os
 import pathlib
 import stat
 import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -354,3 +355,10 @@ def test_where_nobody_knows_the_folders_of_installers_everything_is_undone(tmp_p
         make_plan(pip_step(tmp_path, "install", "x")), tmp_path, pip=pip, look_again=lambda: make_report("fail")
     ).repaired
     assert tree(tmp_path) == before
+
+
+def test_a_pip_that_is_killed_is_not_told_as_one_that_failed(tmp_path: pathlib.Path) -> None:
+    """The kernel does so where memory runs out: then pip has said nothing."""
+    step = PipStep((sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"))
+    with open(tmp_path / "lock", "w") as lock, pytest.raises(StepFailed, match=r"^pip was ended by SIGKILL \(the kernel"):
+        run_pip(step, Host(), folder=str(tmp_path), lock=lock.fileno(), on_tick=lambda: None)

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from tfgpu_doctor.host.lock import Busy, acquire
-from tfgpu_doctor.host.watched import CannotStart, run_watched
+from tfgpu_doctor.host.watched import CannotStart, ended_by, run_watched
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups are POSIX's")
 
@@ -110,3 +110,15 @@ def test_lock_whose_file_was_removed_is_no_lock(tmp_path: pathlib.Path) -> None:
 if __name__ == "__main__":
     held = acquire(sys.argv[2], patience_s=0)
     run(CHILD, sys.argv[1], holding=(held.descriptor,))
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (0, ""), (3, ""), (128, ""), (255, ""), (139, "SIGSEGV"), (-15, "SIGTERM"),
+        (137, "SIGKILL (the kernel sends it where memory runs out: see dmesg)"),
+        (-9, "SIGKILL (the kernel sends it where memory runs out: see dmesg)"),
+    ],
+)  # fmt: skip
+def test_what_ended_a_command(code: int, said: str) -> None:
+    assert ended_by(code) == said
