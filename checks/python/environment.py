@@ -15,6 +15,7 @@ from tfgpu_doctor.checks.python.owners import (
 )
 from tfgpu_doctor.checks.python.replacement import replace_with_cuda_build
 from tfgpu_doctor.checks.python.without_wheels import ANY_PYTHON, OddMachine, odd_machine, odd_python, older_python
+from tfgpu_doctor.checks.tensorflow.runs import still_imports
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.release_needs import NEW_ENVIRONMENT, with_another_python
 from tfgpu_doctor.knowledge.schema import TensorFlowRelease
@@ -58,10 +59,9 @@ def python_answers(
     """
     if _lacks_resources(target.attempt):
         raise CannotTell(f"the Python {target.executable} {target.attempt.ending}")  # LIM002, LIM004 and LIM005 say why
-    if target.attempt.outcome == "timed_out" and runtime and runtime.version:
-        raise NotMeasured(
-            f"reading its packages {target.attempt.ending}, but TensorFlow {runtime.version} ran in it: a slow file system?"
-        )
+    if target.attempt.outcome == "timed_out" and runtime and (runtime.version or still_imports(runtime)):
+        did = f"TensorFlow {runtime.version} ran in it" if runtime.version else "it was importing TensorFlow meanwhile"
+        raise NotMeasured(f"reading its packages {target.attempt.ending}, but {did}: a slow file system?")
     if older := older_python(target.attempt):
         newest = knowledge.tensorflow_releases[-1]
         by_nvidia = has_no_cuda_wheel(system, knowledge)

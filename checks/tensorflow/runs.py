@@ -70,7 +70,7 @@ def tensorflow_imports(runtime: Runtime, system: System, target: Target) -> Yiel
     if runtime.version:
         yield Evidence(f"TensorFlow {runtime.version}, imported in {runtime.import_seconds:.1f} s")
         return
-    if _still_imports(runtime):
+    if still_imports(runtime):
         raise CannotTell(
             f"importing TensorFlow {runtime.attempt.ending}, and was still loading modules: the file system or the processor is "
             f"slow; {longer(runtime)}"
@@ -131,7 +131,7 @@ def _fresh_environment(target: Target) -> tuple[str, ...]:
     )
 
 
-def _still_imports(runtime: Runtime) -> bool:
+def still_imports(runtime: Runtime) -> bool:
     """Return whether the import went on until shortly before its deadline."""
     found = _IMPORTING.fullmatch(runtime.attempt.phase)
     late = runtime.attempt.outcome == "timed_out" and not runtime.attempt.stuck

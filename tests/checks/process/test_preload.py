@@ -32,6 +32,8 @@ BY_FILE = Preload(
     ),
 )
 CRASHED = Runtime(attempt=Attempt(outcome="killed_by_signal", signal="SIGSEGV", phase="importing TensorFlow"))
+SLOW = Runtime(attempt=Attempt(outcome="timed_out", seconds=120.0, phase="importing TensorFlow: 1240 modules after 118 s"))
+STALE = Runtime(attempt=Attempt(outcome="timed_out", seconds=120.0, phase="importing TensorFlow: 1240 modules after 20 s"))
 LATE = Runtime(attempt=Attempt(outcome="timed_out", seconds=120.0, phase="importing TensorFlow"))
 DIED_LATER = Runtime(attempt=Attempt(outcome="killed_by_signal", signal="SIGSEGV", phase="matmul on GPU:0"), version="2.20.0",
                      gpus_listed=True, gpus=runtime().gpus)  # fmt: skip
@@ -57,6 +59,10 @@ VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "preload": REPLACED, "runtime": failed_import("ImportError: cannot allocate memory in static TLS block"),
         "run_without_preload": WELL}),
     "hang that ends without it": ("error", TCMALLOC, {"preload": REPLACED, "runtime": LATE, "run_without_preload": WELL}),
+    "slow disk, and what the first start read is in memory": ("skip", "run the doctor again with `--deadline 600`", {
+        "preload": REPLACED, "runtime": SLOW, "run_without_preload": WELL}),
+    "hang between two modules that ends without it": ("error", TCMALLOC, {
+        "preload": REPLACED, "runtime": STALE, "run_without_preload": WELL}),
     "crash that stays": ("pass", "without", {"preload": REPLACED, "runtime": CRASHED, "run_without_preload": ILL}),
     "crash, not tried without": ("pass", TCMALLOC, {"preload": REPLACED, "runtime": CRASHED}),
     "no GPU listed, which ends without it": ("error", TCMALLOC, {

@@ -83,6 +83,9 @@ def test_packages_that_take_too_long_are_not_measured_where_tensorflow_ran(judge
     """On a slow file system, the metadata of many packages takes longer than TensorFlow's own import."""
     unread = Target(attempt=Attempt(outcome="timed_out", seconds=120.0), executable="/opt/python")
     assert "TensorFlow 2.20.0 ran in it" in judge.skips(python_answers, target=unread)
+    phase = "importing TensorFlow: 1240 modules after 118 s"
+    importing = Runtime(attempt=Attempt(outcome="timed_out", seconds=120.0, phase=phase))
+    assert "it was importing TensorFlow meanwhile" in judge.skips(python_answers, target=unread, runtime=importing)
     report = diagnose(broken(target=unread, tensorflow=None))
     assert report.computes
     assert [each.id for each in report.results if each.outcome in ("fail", "crash")] == []
