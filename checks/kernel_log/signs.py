@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tfgpu_doctor.checks.tensorflow.runs import had_no_time
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Nvml
 from tfgpu_doctor.model.facts.python import Runtime
 
@@ -50,5 +51,6 @@ def signs_of_trouble(
     for each in runtime.computations if runtime else ():
         if any(sign in each.error for sign in _SIGNS):
             yield f"TensorFlow's {each.operation} on {each.device}: {each.error}"
-    if runtime and runtime.gpus and runtime.attempt.outcome in ("timed_out", "killed_by_signal"):
+    ended = runtime is not None and not runtime.attempt.ended_from_outside and not had_no_time(runtime)
+    if ended and runtime and runtime.gpus and runtime.attempt.outcome in ("timed_out", "killed_by_signal"):
         yield f"TensorFlow {runtime.attempt.ending}"

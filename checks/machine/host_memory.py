@@ -52,7 +52,8 @@ def memory_suffices(
         raise NotMeasured("the amount of memory is unknown")
     left = _left(limits, system)
     if runtime and runtime.attempt.outcome == "killed_by_signal" and runtime.attempt.signal == "SIGKILL":
-        if limits.memory_limit_bytes is None and (left is None or left >= _LITTLE_BYTES):
+        plenty = limits.memory_limit_bytes is None and (left is None or left >= _LITTLE_BYTES)
+        if plenty and not _said_by_kernel(kernel_log):
             raise Skip(f"TensorFlow {runtime.attempt.ending}, and memory was not short when the doctor started")
         memory = f"{who} {_size(total)}, of which {_size(left or 0)} were available when the doctor started"
         rows: list[Row] = [("host memory", total, "B"), ("host memory available", left, "B")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tfgpu_doctor.checks.stress.ending import CRASHES, FROM_OUTSIDE, OF_AN_OPERATION, hangs, how_long
+from tfgpu_doctor.checks.stress.ending import CRASHES, OF_AN_OPERATION, hangs, how_long
 from tfgpu_doctor.checks.stress.routes import (
     Route,
     devices_on,
@@ -38,7 +38,7 @@ def copy_failures(stress: StressTest, runtime: Runtime) -> list[Finding]:
     if stress.interrupted or attempt is None or route is None:
         return []
     hung = hangs(attempt, stress.transfers_phase_s, runtime)
-    if hung or (attempt.outcome == "killed_by_signal" and attempt.signal not in FROM_OUTSIDE):
+    if hung or (attempt.outcome == "killed_by_signal" and not attempt.ended_from_outside):
         return [_no_ending(route, stress, hung=hung)]
     return []
 

@@ -16,8 +16,6 @@ OF_AN_OPERATION = "errors_impl."  # the module that defines TensorFlow's excepti
 _STARTING = ("", "importing TensorFlow")  # phases that use no GPU
 # A step that lasts this long hangs: the slowest on a healthy GPU, six copies over one lane of PCIe 1, takes 7 s.
 _HANGS_S = 20.0
-# The kernel sends SIGKILL if memory runs out, users and job schedulers send any of them; a fault of a GPU sends none.
-FROM_OUTSIDE = ("SIGHUP", "SIGINT", "SIGKILL", "SIGTERM")
 CRASHES = (  # errors that products and convolutions never raise on a healthy GPU
     "CUDA_ERROR_LAUNCH_FAILED", "CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_ILLEGAL_INSTRUCTION", "CUDA_ERROR_MISALIGNED",
     "CUDA_ERROR_HARDWARE_STACK_ERROR",
@@ -84,7 +82,7 @@ def ending_of(gpu: StressedGpu, stress: StressTest, runtime: Runtime) -> Finding
     log = " ".join((gpu.error, *attempt.stderr))
     if attempt.outcome == "timed_out" and not (gpu.exactness or hangs(attempt, gpu.phase_s, runtime)):
         return None  # it may have been starting or compiling
-    if attempt.signal and (attempt.signal in FROM_OUTSIDE or attempt.phase in _STARTING) and not gpu.error:
+    if attempt.signal and (attempt.ended_from_outside or attempt.phase in _STARTING) and not gpu.error:
         return None  # nothing shows that the GPU ended it
     if gpu.error and OF_AN_OPERATION not in gpu.error:
         return None  # the error is not from an operation, so it does not allow a conclusion about the GPU

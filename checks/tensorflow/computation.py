@@ -7,7 +7,7 @@ import re
 from tfgpu_doctor.checks.devices import figures_of
 from tfgpu_doctor.checks.tensorflow.kernels import NO_KERNEL
 from tfgpu_doctor.checks.tensorflow.log_lines import complaints, likely_causes
-from tfgpu_doctor.checks.tensorflow.runs import had_no_time, longer
+from tfgpu_doctor.checks.tensorflow.runs import FROM_OUTSIDE, had_no_time, longer
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
@@ -81,6 +81,9 @@ def _judge(runtime: Runtime, knowledge: Knowledge, operation: str, cuda_driver: 
         )
         started = f"after an import of {runtime.import_seconds:.0f} s{right}"
         raise NotMeasured(f"TensorFlow {runtime.attempt.ending}, {started}; {longer(runtime)}")
+    ended = runtime.attempt.ended_from_outside
+    if len(done) < len(runtime.gpus) and ended and all(each.is_right for each in done):
+        raise NotMeasured(f"TensorFlow {runtime.attempt.ending}: {FROM_OUTSIDE}")
     for each in done:
         if each.is_right:
             yield Evidence(
@@ -88,7 +91,7 @@ def _judge(runtime: Runtime, knowledge: Knowledge, operation: str, cuda_driver: 
             )
         else:
             yield _finding(each, runtime, knowledge, cuda_driver)
-    if len(done) < len(runtime.gpus):
+    if len(done) < len(runtime.gpus) and not ended:
         yield _cut_short(operation, runtime, knowledge)
 
 

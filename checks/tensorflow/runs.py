@@ -29,6 +29,10 @@ _SLOW = (
     "First {longer}: a network file system or a busy machine may need that long. If the import does not end then either, try a "
     "new environment on a local disk: if TensorFlow can be imported there, this environment or its file system is at fault."
 )
+FROM_OUTSIDE = (
+    "no fault of its own ends a program so; the kernel does where memory runs out (`sudo dmesg | grep -i killed`), and users and "
+    "job schedulers do. Run the doctor again"
+)
 _IMPORTING = re.compile(r"importing TensorFlow: \d+ modules after (\d+) s")  # workers/run_tensorflow.py
 _RECENT_S = 30.0  # longer without a module, or without an answer of a GPU: it may hang, or load one very large library
 # Modules of the standard library that a Python built where the headers are missing lacks:
@@ -75,6 +79,8 @@ def tensorflow_imports(runtime: Runtime, system: System, target: Target) -> Yiel
             f"importing TensorFlow {runtime.attempt.ending}, and was still loading modules: the file system or the processor is "
             f"slow; {longer(runtime)}"
         )
+    if runtime.attempt.ended_from_outside:
+        raise NotMeasured(f"importing TensorFlow {runtime.attempt.ending}: {FROM_OUTSIDE}")
     if "libmetal_plugin" in runtime.import_error and "Symbol not found" in runtime.import_error:
         metal = target.find("tensorflow-metal")
         yield Finding(
@@ -183,6 +189,8 @@ def tensorflow_lists_gpus(
             raise CannotTell(
                 f"listing the GPUs {ending}, after an import of {runtime.import_seconds:.0f} s; {longer(runtime)}"
             )
+        if runtime.attempt.ended_from_outside:
+            raise NotMeasured(f"listing the GPUs {ending}: {FROM_OUTSIDE}")
         yield _finding(f"listing the GPUs {ending}", runtime, system, knowledge)
     elif runtime.gpus and len(runtime.gpus) >= expected:
         yield Evidence(", ".join(f"{gpu.name} {gpu.description}".strip() for gpu in runtime.gpus))

@@ -11,6 +11,10 @@ from tfgpu_doctor.model.redaction import Count, Line, Number, Text
 Outcome = Literal["answered", "failed", "killed_by_signal", "timed_out", "unparsable", "not_started"]
 
 
+# The kernel sends SIGKILL if memory runs out, users and job schedulers send any of them; a fault of a GPU or a library none.
+_FROM_OUTSIDE = ("SIGHUP", "SIGINT", "SIGKILL", "SIGTERM")
+
+
 class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One piece of information; immutable, and unchanged by a JSON round trip."""
 
@@ -31,6 +35,11 @@ class Attempt(Fact, frozen=True):
     def answered(self) -> bool:
         """Whether the child completed and its answer could be parsed."""
         return self.outcome == "answered"
+
+    @property
+    def ended_from_outside(self) -> bool:
+        """Whether a signal ended it that somebody else sent: the kernel where memory ran out, a user, a job scheduler."""
+        return self.outcome == "killed_by_signal" and self.signal in _FROM_OUTSIDE
 
     @property
     def ending(self) -> str:

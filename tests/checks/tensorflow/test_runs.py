@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from built_machines import cuda_that_fails, cuda_without_library, failed_import, packages, several, tensorflow_after
 from healthy import ANSWERED, broken, cuda_gpu, gpu, runtime, target
@@ -60,7 +61,7 @@ def test_an_import_that_raises_is_an_error(judge: Judge, error: str) -> None:
             Attempt(outcome="killed_by_signal", signal="SIGILL", phase="importing TensorFlow"),
             "was killed by SIGILL during",
         ),
-        (Attempt(outcome="killed_by_signal", signal="SIGKILL"), "was killed by SIGKILL"),
+        (Attempt(outcome="killed_by_signal", signal="SIGABRT"), "was killed by SIGABRT"),
         (Attempt(outcome="failed", exit_code=3, error="boom", stderr=("boom",)), "ended with exit code 3: boom"),
         (Attempt(outcome="not_started", error="Permission denied"), "could not be started: Permission denied"),
     ],
@@ -71,6 +72,22 @@ def test_an_import_that_dies_is_an_error(judge: Judge, attempt: Attempt, words: 
     assert f"importing TensorFlow {words}" in finding.message
     assert finding.evidence == (*attempt.stderr, "CPU: AMD Ryzen 9 5950X 16-Core Processor")
     assert finding.fix and finding.fix.commands == FRESH
+
+
+@pytest.mark.parametrize("number", ["SIGKILL", "SIGTERM", "SIGHUP", "SIGINT"])
+@pytest.mark.parametrize("phase", ["importing TensorFlow", "listing the GPUs", "matmul on GPU:0"])
+def test_what_somebody_else_ended_is_not_measured(number: str, phase: str) -> None:
+    """The kernel where memory runs out, a user, a job scheduler: neither the environment nor a GPU is blamed."""
+    attempt = Attempt(outcome="killed_by_signal", signal=number, phase=phase)
+    known = Runtime(attempt=attempt) if phase == "importing TensorFlow" else runtime(attempt=attempt, computations=())
+    if phase == "listing the GPUs":
+        known = msgspec.structs.replace(known, gpus=(), gpus_listed=False)
+    report = diagnose(broken(runtime=known))
+    assert [(each.id, each.outcome) for each in report.results if each.outcome in ("fail", "crash")] == []
+    assert report.causes == ()
+    assert not report.healthy
+    assert not report.judged
+    assert "Run the doctor again" in " ".join(each.reason for each in report.results)
 
 
 IMPORTING = "importing TensorFlow"
