@@ -20,6 +20,7 @@ from tfgpu_doctor.bench.processes import combined
 from tfgpu_doctor.bench.ratio import LEAST_PROCESSES
 from tfgpu_doctor.bench.reasons import TIME_ENDED
 from tfgpu_doctor.host import Completed, Files, Host
+from tfgpu_doctor.host.pauses import Pauses
 from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric
 from tfgpu_doctor.perf_tests.budget import Passes, passes_for
 from tfgpu_doctor.perf_tests.journal import Account
@@ -139,6 +140,7 @@ class _Run:
 
     def __init__(self, order: Order, ends: float | None, on_look: OnLook) -> None:
         self._order, self._ends, self._on_look = order, ends, on_look
+        self._resumed = 0.0  # when this process went on after it had stood still
         self.account = Account()
         self.problems: list[str] = []
         self.left_out: dict[str, str] = {}  # by the end of the budget, with the reason
@@ -285,9 +287,11 @@ class _Run:
             ended.set()
 
         threading.Thread(target=run, daemon=True).start()
-        why = ""
+        why, pauses = "", Pauses(_LOOK_EVERY_S, time.time)  # the clock of the journal, which may also be set meanwhile
         try:
             while not ended.wait(_LOOK_EVERY_S):
+                if pauses.passed():
+                    self._resumed = time.time()
                 self._read_journal()
                 self._on_look(self.account, time.time() - self._order.started)
                 if why := self._why_stop():
@@ -320,7 +324,7 @@ class _Run:
         return ""
 
     def _is_still(self, now: float) -> bool:
-        return bool(self.account.test) and now - self.account.alive > self._patience_s()
+        return bool(self.account.test) and now - max(self.account.alive, self._resumed) > self._patience_s()
 
     def _patience_s(self) -> float:
         """Seconds after which a test without a sign of life hangs."""

@@ -17,6 +17,7 @@ from tfgpu_doctor._exhaustion import exhausted, may_work_at_once
 from tfgpu_doctor._project import __version__
 from tfgpu_doctor.collect.probe import Probe, Request, Unavailable
 from tfgpu_doctor.host import Host
+from tfgpu_doctor.host.pauses import Pauses
 from tfgpu_doctor.model.facts import Facts, writable
 from tfgpu_doctor.model.facts.attempt import Fact
 from tfgpu_doctor.model.facts.stress import Level
@@ -130,15 +131,16 @@ class _Examination:
         self._answers: queue.SimpleQueue[tuple[str, Any, str]] = queue.SimpleQueue()
 
     def run(self, on_wait: OnWait | None) -> None:
-        started = time.monotonic()
+        started, pauses = time.monotonic(), Pauses(_LOOK_EVERY_S)
         self._start_ready()
         while self._due:
-            try:
-                name, fact, why = self._answers.get(timeout=_LOOK_EVERY_S)
-            except queue.Empty:
+            answer = self._next_answer()
+            if paused_s := pauses.passed():
+                self._put_off(paused_s)
+            elif answer is None:
                 self._drop_overdue()
-            else:
-                self._settle(name, fact, why)
+            if answer is not None:
+                self._settle(*answer)
             self._start_ready()
             if on_wait and self._due:
                 on_wait([probe.waits_for for probe, _ in self._due.values()], time.monotonic() - started)
@@ -147,12 +149,9 @@ class _Examination:
         """Wait a moment for the probes that return a partial result although their children were killed."""
         end = time.monotonic() + within_s
         while any(probe.keeps_part for probe, _ in self._due.values()) and time.monotonic() < end:
-            try:
-                name, fact, why = self._answers.get(timeout=_LOOK_EVERY_S)
-            except queue.Empty:
-                continue
-            if name in self._due and self._due[name][0].keeps_part:
-                self._settle(name, fact, why)
+            answer = self._next_answer()
+            if answer is not None and answer[0] in self._due and self._due[answer[0]][0].keeps_part:
+                self._settle(*answer)
 
     def give_up(self, why: str) -> None:
         """Mark every fact that is not known as unknown, for that reason."""
@@ -214,6 +213,16 @@ class _Examination:
             self._waiting += [each for each in known if each.again_if and each.again_if(fact)]
         elif name not in self._known:  # otherwise the earlier fact remains
             self._unknown[name] = why
+
+    def _next_answer(self) -> tuple[str, Any, str] | None:
+        try:
+            return self._answers.get(timeout=_LOOK_EVERY_S)
+        except queue.Empty:
+            return None
+
+    def _put_off(self, paused_s: float) -> None:
+        """This process stood still: a probe that has its answer by now may not have told it yet."""
+        self._due = {name: (probe, due + paused_s + _MARGIN_S) for name, (probe, due) in self._due.items()}
 
     def _drop_overdue(self) -> None:
         now = time.monotonic()

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from tfgpu_doctor.host.adoption import ADOPTION, Started
 from tfgpu_doctor.host.family import largest_bytes, most_bytes
 from tfgpu_doctor.host.kept_output import Kept, Pipes
+from tfgpu_doctor.host.pauses import Pauses
 
 _MOST_OUTPUT_BYTES = 8 << 20
 _MOST_ERROR_BYTES = 256 << 10
@@ -164,10 +165,13 @@ def _watch(
 ) -> tuple[bool, str]:
     """Read what the process prints until it ends; return whether it did, and what it exceeded if not its deadline.
 
-    Its pipes close when it ends, and that wakes this up at once; `Popen.wait` alone polls only every 50 ms.
+    Its pipes close when it ends, and that wakes this up at once; `Popen.wait` alone polls only every 50 ms. While this process
+    stands still, the command may stand, too, or wait for a reader: the deadline is that much later.
     """
     weigh_at = time.monotonic() + _WEIGH_EVERY_S
+    pauses = Pauses(_TICK_S)
     while process.poll() is None:
+        deadline += pauses.passed()
         now = time.monotonic()
         if now >= deadline:
             return False, ""
