@@ -20,6 +20,10 @@ class ProgramLost(Exception):
     """The program ended, or stopped responding; the message says which."""
 
 
+class ProgramSilent(ProgramLost):
+    """The program is there, and does not respond."""
+
+
 def visit(pid: int, runtime_folders: Sequence[str]) -> Talk | None:
     """Connect to a process that listens, started with the start-up module on its PYTHONPATH; None if it does not.
 
@@ -69,7 +73,7 @@ class Talk:
         self.send(**request)
         answer = self._line(_ANSWER_S)
         if answer is None:
-            raise ProgramLost(f"the program has not answered for {_ANSWER_S:.0f} s")
+            raise ProgramSilent(f"the program has not answered for {_ANSWER_S:.0f} s")
         return answer
 
     def close(self) -> None:

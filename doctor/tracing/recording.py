@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from tfgpu_doctor.host.recorded_program import RecordedProgram
-from tfgpu_doctor.host.talk import ProgramLost, Talk
+from tfgpu_doctor.host.talk import ProgramLost, ProgramSilent, Talk
 from tfgpu_doctor.host.watched import ended_by
 from tfgpu_doctor.tracing.examine import Verdict, examine
 from tfgpu_doctor.tracing.intervals import length
@@ -17,6 +17,7 @@ from tfgpu_doctor.tracing.recorded import Profile
 STARTUP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "startup")
 AGAIN = ("too_short", "warm_up")  # verdicts that a later, longer recording may settle
 _TICK_S = 0.2
+_LINGERS_S = 3.0  # a process that is recorded no more, until it has ended
 _LONGEST_S = 60.0
 _GROWTH = 2.0
 # Of very many events the profiler may keep none of a step: after so many recordings without any comes a short one.
@@ -39,12 +40,13 @@ class Recorder:
         self._argv, self._environment = argv, environment
         self._after_s, self._seconds, self._patience_s = after_s, seconds, patience_s
         self._note = note
-        self._lost = False  # the program ended while it was recorded, or stopped responding
+        self._lost = False  # the process ended while it was recorded, or stopped responding
+        self._over: list[Talk] = []  # processes that have ended
 
     def record(self, folder: str) -> tuple[Profile, Verdict, str]:
         """Start the program, record it into the folder, end it. Raises NotRecorded, and OSError if it cannot start."""
         with RecordedProgram(self._argv, environment=self._environment, startup=STARTUP) as program:
-            talk = self._wait_for_tensorflow(program)
+            talk = self._wait_for_tensorflow(program, time.monotonic() + self._patience_s)
             program.wait(self._after_s)
             until = time.monotonic() + self._patience_s
             seconds, longest, number, without = self._seconds, self._seconds, 0, 0
@@ -57,6 +59,9 @@ class Recorder:
                 why = _why_again(found[1], seconds) if found else "nothing was recorded"
                 if best and (not why or (number >= _MOST_FOR_MORE and best[1].word not in AGAIN)):
                     return best
+                if talk in self._over and program.exit_code is None and (other := self._next_process(program, talk.pid, until)):
+                    self._lost, talk = False, other
+                    continue
                 without = 0 if found and found[1].case else without + 1
                 if without == _WITHOUT:
                     seconds = max(_SHORTEST_S, _SHORT * self._seconds)
@@ -69,10 +74,24 @@ class Recorder:
                 raise NotRecorded(_ended(program, lost=self._lost))
             return best
 
-    def _wait_for_tensorflow(self, program: RecordedProgram) -> Talk:
+    def _next_process(self, program: RecordedProgram, pid: int, until: float) -> Talk | None:
+        """After one that has ended, such as a script's first step: the next that imports TensorFlow; None if none comes."""
+        end = time.monotonic() + _LINGERS_S
+        while _is_there(pid):
+            if time.monotonic() > end or program.exit_code is not None:
+                return None
+            program.wait(_TICK_S)
+        self._note("the recorded process has ended, and the program runs on; waiting for the next one with TensorFlow")
+        try:
+            talk = self._wait_for_tensorflow(program, until)
+        except NotRecorded:
+            return None
+        program.wait(self._after_s)
+        return talk
+
+    def _wait_for_tensorflow(self, program: RecordedProgram, until: float) -> Talk:
         """Wait until a process of the program has imported TensorFlow."""
-        until = time.monotonic() + self._patience_s
-        while not (ready := program.ready()):
+        while not (ready := [each for each in program.ready() if each not in self._over]):
             if program.exit_code is not None:
                 raise NotRecorded(_ended(program))
             if time.monotonic() > until:
@@ -92,14 +111,27 @@ class Recorder:
             _checked(talk.ask(do="start", folder=folder))
             program.wait(seconds)
             _checked(talk.ask(do="stop"))
+        except ProgramSilent:
+            self._lost = True
         except ProgramLost:
             self._lost = True  # at its end a program writes what it has recorded
+            self._over.append(talk)
         try:
             path = find_file(folder)
             profile = read_profile(path)
         except Unreadable:
             return None
         return profile, examine(profile), path
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _why_again(verdict: Verdict, seconds: float) -> str:

@@ -441,3 +441,25 @@ def test_a_program_that_stopped_responding_is_not_recorded_again(
     with pytest.raises(NotRecorded, match="stopped responding, before a profile was recorded"):
         recorder.record(str(fake))
     assert notes == []
+
+
+LAUNCHER = """
+import subprocess, sys
+subprocess.run([sys.executable, "-c", "import os, tensorflow, time; time.sleep(1); os._exit(0)"])
+sys.exit(subprocess.run([sys.executable, "train.py"]).returncode)
+"""
+
+
+def test_a_script_that_prepares_in_a_process_of_its_own(fake: pathlib.Path) -> None:
+    """The first process with TensorFlow ends before it is recorded whole: the one that trains comes after it."""
+    made_trace.save(fake / "profile", made_trace.training(input_ms=15.0, compute_ms=3.0))
+    (fake / "profiles").mkdir()
+    (fake / "profile/plugins").rename(fake / "profiles/1")
+    (fake / "launch.py").write_text(LAUNCHER)
+    notes: list[str] = []
+    recorder = Recorder(
+        [sys.executable, "launch.py"], clean_environment(), after_s=0.0, seconds=2.0, patience_s=LONG_S, note=notes.append
+    )
+    _, verdict, _ = recorder.record(str(fake / "kept"))
+    assert verdict.word == "input_no_prefetch"
+    assert any("waiting for the next one with TensorFlow" in note for note in notes)
