@@ -44,7 +44,9 @@ def preloaded_libraries_do_no_harm(
         raise NotMeasured(f"the process that shows them {preload.attempt.ending}")
     if runtime and _helps(runtime, run_without_preload):
         if still_imports(runtime) or had_no_time(runtime):  # the second start finds what the first one read in memory
-            raise NotMeasured(f"with LD_PRELOAD, TensorFlow {runtime.attempt.ending}, and was still at work; {longer(runtime)}")
+            raise NotMeasured(
+                f"with LD_PRELOAD, TensorFlow {runtime.attempt.ending}, and was still at work; {longer(runtime)}"
+            )
         yield _harmful((environment.get("LD_PRELOAD") if environment else "") or "", preload, runtime)
     else:
         yield from _skipped(preload, runtime)

@@ -221,7 +221,7 @@ class _Examination:
             return None
 
     def _put_off(self, paused_s: float) -> None:
-        """This process stood still: a probe that has its answer by now may not have told it yet."""
+        """Add a pause of this process: a probe that has its answer by now may not have told it yet."""
         self._due = {name: (probe, due + paused_s + _MARGIN_S) for name, (probe, due) in self._due.items()}
 
     def _drop_overdue(self) -> None:

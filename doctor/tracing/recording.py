@@ -59,7 +59,11 @@ class Recorder:
                 why = _why_again(found[1], seconds) if found else "nothing was recorded"
                 if best and (not why or (number >= _MOST_FOR_MORE and best[1].word not in AGAIN)):
                     return best
-                if talk in self._over and program.exit_code is None and (other := self._next_process(program, talk.pid, until)):
+                if (
+                    talk in self._over
+                    and program.exit_code is None
+                    and (other := self._next_process(program, talk.pid, until))
+                ):
                     self._lost, talk = False, other
                     continue
                 without = 0 if found and found[1].case else without + 1

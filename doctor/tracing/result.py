@@ -244,7 +244,9 @@ def _of_processors(profile: Profile, verdict: Verdict) -> str:
         return cpus.doubt
     if read_knowledge().trace_verdicts[verdict.word].healthy is None:
         return ""
-    in_evidence = any(each.label == verdict.word and cpus.explain(each.label, each.share, each.high) for each in verdict.found)
+    in_evidence = any(
+        each.label == verdict.word and cpus.explain(each.label, each.share, each.high) for each in verdict.found
+    )
     return "" if in_evidence else cpus.said
 
 

@@ -67,7 +67,9 @@ class TakenCpus(msgspec.Struct):
     @property
     def doubt(self) -> str:
         """The same of a bottleneck which may come from that alone."""
-        return f"{self.said}, and this may be no bottleneck; record again while they are quiet" if self.factor > 1 else ""
+        return (
+            f"{self.said}, and this may be no bottleneck; record again while they are quiet" if self.factor > 1 else ""
+        )
 
     def explain(self, label: str, share: float, high: float) -> bool:
         """Whether a cause of this share may be none, below `high`, on CPUs that nobody else uses."""

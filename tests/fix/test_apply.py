@@ -360,5 +360,8 @@ def test_where_nobody_knows_the_folders_of_installers_everything_is_undone(tmp_p
 def test_a_pip_that_is_killed_is_not_told_as_one_that_failed(tmp_path: pathlib.Path) -> None:
     """The kernel does so where memory runs out: then pip has said nothing."""
     step = PipStep((sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"))
-    with open(tmp_path / "lock", "w") as lock, pytest.raises(StepFailed, match=r"^pip was ended by SIGKILL \(the kernel"):
+    with (
+        open(tmp_path / "lock", "w") as lock,
+        pytest.raises(StepFailed, match=r"^pip was ended by SIGKILL \(the kernel"),
+    ):
         run_pip(step, Host(), folder=str(tmp_path), lock=lock.fileno(), on_tick=lambda: None)

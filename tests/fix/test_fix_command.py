@@ -263,7 +263,9 @@ def test_killed_and_undone(target: pathlib.Path, variables: dict[str, str], held
     process.communicate()
     held.unlink()
     acquire(str(target / ".tfgpu-doctor/lock"), patience_s=60).release(remove=False)  # its pip has ended
-    if list(target.glob("lib/python3*/site-packages/protobuf-3.20.0.dist-info")):  # else pip was at work when it was ended
+    if list(
+        target.glob("lib/python3*/site-packages/protobuf-3.20.0.dist-info")
+    ):  # else pip was at work when it was ended
         refused = start_doctor("fix", "--apply", "--yes", "--python", str(target), environment=variables)
         assert refused.returncode == 1
         assert "was interrupted" in refused.stderr

@@ -30,7 +30,9 @@ if "tfgpu_doctor" in sys.orig_argv:
         time.sleep(0.1)
 """
 PATIENCE_S = 240
-_RAY_WAITED = re.compile(r"timed out during startup|Timed out after|Failed to (start|connect to).*GCS|GCS.*(failed|timed out)")
+_RAY_WAITED = re.compile(
+    r"timed out during startup|Timed out after|Failed to (start|connect to).*GCS|GCS.*(failed|timed out)"
+)
 LONG_S = 900  # for a run with the longest deadline
 EXPECTED = {"good0": "reported", "good1": "reported", "killed": "died", "hanging": "hung", "broken": "not started"}
 

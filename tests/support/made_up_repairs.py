@@ -98,7 +98,7 @@ def main() -> None:
         time.sleep(_KEEPS_S)
         return keep(changes, path, place)
 
-    Changes.keep = keep_slowly  # type: ignore[method-assign]
+    Changes.keep = keep_slowly  # type: ignore[method-assign, assignment]
 
     def look_again() -> Report:
         time.sleep(wait_s)  # as TensorFlow's import takes its time

@@ -196,11 +196,21 @@ def test_in_the_program_itself(tmp_path: pathlib.Path) -> None:
     [
         ("print(1)", "the program ended with exit code 0 before a profile was recorded"),
         ("import os; os.kill(os.getpid(), 11)", "the program was ended by SIGSEGV before a profile was recorded"),
-        ("import os; os.kill(os.getpid(), 9)", "the program was ended by SIGKILL (the kernel sends it where memory runs out"),
+        (
+            "import os; os.kill(os.getpid(), 9)",
+            "the program was ended by SIGKILL (the kernel sends it where memory runs out",
+        ),
     ],
 )
 def test_a_program_without_tensorflow(tmp_path: pathlib.Path, code: str, said: str) -> None:
-    argv = [sys.executable, "-m", "tfgpu_doctor", "trace", "--record-with", f"{shlex.quote(sys.executable)} -c '{code}'"]
+    argv = [
+        sys.executable,
+        "-m",
+        "tfgpu_doctor",
+        "trace",
+        "--record-with",
+        f"{shlex.quote(sys.executable)} -c '{code}'",
+    ]
     done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert (done.returncode, done.stdout) == (3, "")
     assert said in " ".join(done.stderr.split())

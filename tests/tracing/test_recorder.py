@@ -458,7 +458,12 @@ def test_a_script_that_prepares_in_a_process_of_its_own(fake: pathlib.Path) -> N
     (fake / "launch.py").write_text(LAUNCHER)
     notes: list[str] = []
     recorder = Recorder(
-        [sys.executable, "launch.py"], clean_environment(), after_s=0.0, seconds=2.0, patience_s=LONG_S, note=notes.append
+        [sys.executable, "launch.py"],
+        clean_environment(),
+        after_s=0.0,
+        seconds=2.0,
+        patience_s=LONG_S,
+        note=notes.append,
     )
     _, verdict, _ = recorder.record(str(fake / "kept"))
     assert verdict.word == "input_no_prefetch"

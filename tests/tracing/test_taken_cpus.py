@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 from typing import Any
 
 import made_trace
@@ -43,7 +44,7 @@ class Machine:
     def __init__(self, place: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Make it with nothing used so far."""
         self.proc, self.groups, self.at_s = place / "proc", place / "groups", 100.0
-        monkeypatch.setattr(processors.time, "monotonic", lambda: self.at_s)
+        monkeypatch.setattr(time, "monotonic", lambda: self.at_s)
         self.monkeypatch = monkeypatch
         self.run_on({5})
         self.has_child(False)
@@ -52,7 +53,7 @@ class Machine:
 
     def run_on(self, cpus: set[int]) -> None:
         """Set the CPUs that the program may run on."""
-        self.monkeypatch.setattr(processors.os, "sched_getaffinity", lambda _pid: cpus)
+        self.monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: cpus)
 
     def has_child(self, there: bool) -> None:
         """Set whether the program has a child."""
@@ -64,7 +65,13 @@ class Machine:
         (self.proc / name).write_text(text)
 
     def uses(
-        self, own: float = 0, ended: float = 0, busy: float = 0, interrupts: float = 0, queued_ns: int = 0, ran_ns: int = 9
+        self,
+        own: float = 0,
+        ended: float = 0,
+        busy: float = 0,
+        interrupts: float = 0,
+        queued_ns: int = 0,
+        ran_ns: int = 9,
     ) -> None:
         """Seconds of the CPU that the program, its children that have ended, all together and interrupts have used."""
         ticks = [round(each * HERTZ) for each in (0, own, 0, ended)]

@@ -27,7 +27,9 @@ class _Counted(NamedTuple):
     alone: bool  # the program has no child now
     own: int  # ticks
     ended: int  # ticks of children that have ended
-    cpus: Dict[int, Tuple[int, int]]  # of each that it may run on: the ticks of programs and the kernel, and those of interrupts
+    cpus: Dict[
+        int, Tuple[int, int]
+    ]  # of each that it may run on: the ticks of programs and the kernel, and those of interrupts
     queued_ns: Dict[int, int]  # by thread: how long it could run, and waited for a CPU
     periods: Dict[str, Tuple[int, int]]  # by control group: those of a quota, and those in which it was used up
 
@@ -69,7 +71,11 @@ def between(before: Optional[_Counted], now: Optional[_Counted]) -> Dict[str, An
     )
     waited_ns = sum(max(0, each - before.queued_ns.get(thread, 0)) for thread, each in now.queued_ns.items())
     found.update(
-        allowed=len(now.cpus), own=own, others=max(0.0, busy - own), interrupts=interrupts, queued=waited_ns / 1e9 / seconds
+        allowed=len(now.cpus),
+        own=own,
+        others=max(0.0, busy - own),
+        interrupts=interrupts,
+        queued=waited_ns / 1e9 / seconds,
     )
     return found
 
@@ -96,7 +102,7 @@ def _has_child() -> bool:
 
 
 def _waits(proc: str) -> Dict[int, int]:
-    """By thread, in ns: https://docs.kernel.org/scheduler/sched-stats.html. Empty if there are many, or the kernel counts none."""
+    """By thread, in ns: https://docs.kernel.org/scheduler/sched-stats.html. Empty for many, or if none is counted."""
     threads = os.listdir(os.path.join(proc, "task"))
     found, ran = {}, False
     for thread in threads if len(threads) <= _MOST_THREADS else ():
@@ -142,13 +148,13 @@ def _read(path: str) -> bytes:
     except OSError:
         return b""
     try:
-        parts = []
-        while sum(map(len, parts)) < _MOST_BYTES:
+        text = b""
+        while len(text) < _MOST_BYTES:
             part = os.read(number, 1 << 16)
             if not part:
                 break
-            parts.append(part)
-        return b"".join(parts)
+            text += part
+        return text
     except OSError:  # a thread that ended meanwhile
         return b""
     finally:

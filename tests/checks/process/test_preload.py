@@ -32,8 +32,12 @@ BY_FILE = Preload(
     ),
 )
 CRASHED = Runtime(attempt=Attempt(outcome="killed_by_signal", signal="SIGSEGV", phase="importing TensorFlow"))
-SLOW = Runtime(attempt=Attempt(outcome="timed_out", seconds=120.0, phase="importing TensorFlow: 1240 modules after 118 s"))
-STALE = Runtime(attempt=Attempt(outcome="timed_out", seconds=120.0, phase="importing TensorFlow: 1240 modules after 20 s"))
+SLOW = Runtime(
+    attempt=Attempt(outcome="timed_out", seconds=120.0, phase="importing TensorFlow: 1240 modules after 118 s")
+)
+STALE = Runtime(
+    attempt=Attempt(outcome="timed_out", seconds=120.0, phase="importing TensorFlow: 1240 modules after 20 s")
+)
 LATE = Runtime(attempt=Attempt(outcome="timed_out", seconds=120.0, phase="importing TensorFlow"))
 DIED_LATER = Runtime(attempt=Attempt(outcome="killed_by_signal", signal="SIGSEGV", phase="matmul on GPU:0"), version="2.20.0",
                      gpus_listed=True, gpus=runtime().gpus)  # fmt: skip
