@@ -9,10 +9,10 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import tfgpu_doctor.perf_tests.programs
 from tfgpu_doctor.perf_tests.notes import alive
@@ -21,6 +21,7 @@ from tfgpu_doctor.perf_tests.variables import COMPILES_VARIABLE
 _FOLDER = os.path.dirname(os.path.abspath(tfgpu_doctor.perf_tests.programs.__file__))
 START_S, ANSWER_S = 150.0, 150.0  # less than what the doctor waits for a sign of life of the test that waits
 COMPILES_S = 3400.0  # likewise, where the driver compiles the kernels of a GPU first
+_Result = TypeVar("_Result")
 _MOST_CHARACTERS = 1 << 20  # of an answer: longer lines are none
 
 
@@ -53,6 +54,7 @@ class Child:
             env={**os.environ, **own, "TF_CPP_MIN_LOG_LEVEL": "2", **(variables or {})},
         )  # fmt: skip
         self.ready: dict[str, Any] = {}
+        self._late_s: float | None = None  # it was ended because it did not answer for so long
 
     def wait(self, deadline_s: float = START_S) -> None:
         """Wait until the child is ready. Raises ChildDied."""
@@ -71,7 +73,7 @@ class Child:
     def _read(self, deadline_s: float) -> dict[str, Any]:
         assert self._process.stdout
         compiles = bool(os.environ.get(COMPILES_VARIABLE))
-        alarm = threading.Timer(max(deadline_s, COMPILES_S) if compiles else deadline_s, self._process.kill)
+        alarm = threading.Timer(max(deadline_s, COMPILES_S) if compiles else deadline_s, self._end_late, (deadline_s,))
         alarm.start()
         try:
             line = self._process.stdout.readline(_MOST_CHARACTERS)
@@ -90,11 +92,18 @@ class Child:
         alive()
         return answer
 
+    def _end_late(self, deadline_s: float) -> None:
+        self._late_s = deadline_s
+        self._process.kill()
+
     def _last_words(self) -> str:
         code = self._process.wait()
         self._errors.seek(0)
         lines = [line.strip() for line in self._errors if line.strip()]
-        return f"the child process ended with {code}" + (f": {lines[-1][:300]}" if lines else "")
+        ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        if self._late_s is not None:
+            ended = f"did not answer within {self._late_s:g} s, and was ended"
+        return f"the child process {ended}" + (f": {lines[-1][:300]}" if lines else "")
 
     def kill(self) -> None:
         """Kill the child process immediately."""
@@ -123,18 +132,22 @@ def children(
     try:
         for order, variables in orders:
             started.append(Child(program, order, variables))
-        _wait_for_all(started, start_s)
+        all_of(started, lambda child: child.wait(start_s))
         yield started
     finally:
         for child in started:
             child.end()
 
 
-def _wait_for_all(started: list[Child], deadline_s: float) -> None:
-    """Wait until all are ready. Raises ChildDied for the first that fails; kills the others, which may wait for it."""
+def all_of(started: Sequence[Child], work: Callable[[Child], _Result]) -> list[_Result]:
+    """Have all children work at the same time. Raises ChildDied for the first that fails; the others are killed: they may
+    wait for it.
+    """
     with ThreadPoolExecutor(len(started)) as pool:
-        for ready in as_completed([pool.submit(child.wait, deadline_s) for child in started]):
-            if ready.exception():
+        answers = [pool.submit(work, child) for child in started]
+        for answer in as_completed(answers):
+            if answer.exception():
                 for child in started:
                     child.kill()
-                ready.result()
+                answer.result()
+        return [answer.result() for answer in answers]

@@ -6,7 +6,6 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +23,7 @@ from tfgpu_doctor.fleet import (
     faults_here,
 )
 from tfgpu_doctor.model.amounts import amount
-from tfgpu_doctor.perf_tests.children import Child, children
+from tfgpu_doctor.perf_tests.children import Child, all_of, children
 from tfgpu_doctor.perf_tests.peers import free_addresses, look
 from tfgpu_doctor.perf_tests.visibility import NO_GPU, only_gpu
 
@@ -69,8 +68,7 @@ class Workers:
 
     def ask(self, what: str) -> list[dict[str, Any]]:
         """Send all workers the same request at the same time, because they wait for each other. Raises ChildDied."""
-        with ThreadPoolExecutor(len(self.here)) as pool:
-            return [answer.values for answer in pool.map(lambda child: child.ask(what), self.here)]
+        return [answer.values for answer in all_of(self.here, lambda child: child.ask(what))]
 
 
 def job_around(environment: Mapping[str, str]) -> TfConfig | None:

@@ -10,6 +10,7 @@ import pytest
 from tfgpu_doctor.bench.run import COMPILES_S, Order
 from tfgpu_doctor.perf_tests import children as subject
 from tfgpu_doctor.perf_tests.children import ChildDied, children
+from tfgpu_doctor.perf_tests.clusters import Workers
 from tfgpu_doctor.perf_tests.variables import COMPILES_VARIABLE
 
 ECHO = """
@@ -50,7 +51,7 @@ def test_each_child_gets_its_order_and_answers(tmp_path: pathlib.Path) -> None:
 
 def test_a_child_that_dies_tells_why(tmp_path: pathlib.Path) -> None:
     with children(write(tmp_path, DIES), ({}, {})) as (child,):
-        with pytest.raises(ChildDied, match="ended with 1: no memory left"):
+        with pytest.raises(ChildDied, match="ended with exit code 1: no memory left"):
             child.ask()
         with pytest.raises(ChildDied, match="no memory left"):
             child.ask()
@@ -69,10 +70,48 @@ def test_a_silent_child_is_ended(tmp_path: pathlib.Path, monkeypatch: pytest.Mon
     started = time.monotonic()
     with (
         children(write(tmp_path, SILENT), ({}, {})) as (child,),
-        pytest.raises(ChildDied, match="ended with -9"),
+        pytest.raises(ChildDied, match=r"did not answer within 0\.2 s, and was ended$"),
     ):
         child.ask()
     assert time.monotonic() - started < 50, "it was waited for to its own end"
+
+
+KILLED = """
+import os, sys
+print("{}", flush=True)
+sys.stdin.readline()
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_child_that_somebody_else_killed_is_not_told_as_silent(tmp_path: pathlib.Path) -> None:
+    with (
+        children(write(tmp_path, KILLED), ({}, {})) as (child,),
+        pytest.raises(ChildDied, match="the child process was ended by signal 9"),
+    ):
+        child.ask()
+
+
+ONE_DIES = """
+import json, sys, time
+order = json.loads(sys.argv[1])
+print("{}", flush=True)
+sys.stdin.readline()
+if order["dies"]:
+    sys.exit("no memory left")
+time.sleep(600)
+"""
+
+
+def test_of_several_the_first_that_fails_is_told(tmp_path: pathlib.Path) -> None:
+    """The others wait for it in a reduction."""
+    started = time.monotonic()
+    with (
+        children(write(tmp_path, ONE_DIES), ({"dies": False}, {}), ({"dies": True}, {})) as found,
+        pytest.raises(ChildDied, match="ended with exit code 1: no memory left"),
+    ):
+        Workers(found, 2, spans=False).ask("go")
+    assert time.monotonic() - started < 120, "the others were waited for"
 
 
 @pytest.mark.parametrize(("printed", "said"), [("'no JSON'", "'no JSON"), ("'[1]'", "'[1]"), ("'x' * 10**8", "'xxx")])
@@ -101,13 +140,13 @@ def test_a_first_compile_is_no_hang(tmp_path: pathlib.Path, monkeypatch: pytest.
     monkeypatch.setattr(subject, "ANSWER_S", 0.5)
     program = write(tmp_path, SLOW)
     if not compiles:
-        with pytest.raises(ChildDied, match="ended with -9"), children(program, ({}, {}), start_s=0.5):
+        with pytest.raises(ChildDied, match=r"did not answer within 0\.5 s"), children(program, ({}, {}), start_s=0.5):
             pass
     with children(program, ({}, {}), start_s=0.5 if compiles else 60.0) as (child,):
         if compiles:
             assert child.ask().values == {}
         else:
-            with pytest.raises(ChildDied, match="ended with -9"):
+            with pytest.raises(ChildDied, match=r"did not answer within 0\.5 s"):
                 child.ask()
 
 
