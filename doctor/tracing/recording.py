@@ -59,11 +59,8 @@ class Recorder:
                 why = _why_again(found[1], seconds) if found else "nothing was recorded"
                 if best and (not why or (number >= _MOST_FOR_MORE and best[1].word not in AGAIN)):
                     return best
-                if (
-                    talk in self._over
-                    and program.exit_code is None
-                    and (other := self._next_process(program, talk.pid, until))
-                ):
+                other = self._next_process(program, talk.pid, until) if talk in self._over else None
+                if other is not None:
                     self._lost, talk = False, other
                     continue
                 without = 0 if found and found[1].case else without + 1
@@ -80,11 +77,11 @@ class Recorder:
 
     def _next_process(self, program: RecordedProgram, pid: int, until: float) -> Talk | None:
         """After one that has ended, such as a script's first step: the next that imports TensorFlow; None if none comes."""
-        end = time.monotonic() + _LINGERS_S
-        while _is_there(pid):
-            if time.monotonic() > end or program.exit_code is not None:
-                return None
+        end = min(until, time.monotonic() + _LINGERS_S)
+        while _is_there(pid) and program.exit_code is None and time.monotonic() < end:
             program.wait(_TICK_S)
+        if program.exit_code is not None or time.monotonic() >= end:
+            return None
         self._note("the recorded process has ended, and the program runs on; waiting for the next one with TensorFlow")
         try:
             talk = self._wait_for_tensorflow(program, until)
