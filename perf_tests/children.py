@@ -73,7 +73,8 @@ class Child:
     def _read(self, deadline_s: float) -> dict[str, Any]:
         assert self._process.stdout
         compiles = bool(os.environ.get(COMPILES_VARIABLE))
-        alarm = threading.Timer(max(deadline_s, COMPILES_S) if compiles else deadline_s, self._end_late, (deadline_s,))
+        allowed_s = max(deadline_s, COMPILES_S) if compiles else deadline_s
+        alarm = threading.Timer(allowed_s, self._end_late, (allowed_s,))
         alarm.start()
         try:
             line = self._process.stdout.readline(_MOST_CHARACTERS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from tfgpu_doctor.checks.devices import Row, figures_of
@@ -15,6 +16,7 @@ from tfgpu_doctor.model.facts.nvidia import CudaDriver
 from tfgpu_doctor.model.facts.python import Runtime
 
 _LITTLE_BYTES = 1 << 30  # if less than this is left, lack of memory explains a killed process
+_LATER_S = 60.0  # from the end of TensorFlow to the look at the kernel log
 _LEAST_BUDGET = 1 << 20  # bytes: less holds hardly a batch
 _MORE = (
     "Give it more memory: `docker run --memory=16g` (or no limit), Kubernetes resources.limits.memory, Slurm `--mem`; "
@@ -53,7 +55,7 @@ def memory_suffices(
     left = _left(limits, system)
     if runtime and runtime.attempt.outcome == "killed_by_signal" and runtime.attempt.signal == "SIGKILL":
         plenty = limits.memory_limit_bytes is None and (left is None or left >= _LITTLE_BYTES)
-        if plenty and not _said_by_kernel(kernel_log):
+        if plenty and not _said_by_kernel(kernel_log, runtime.attempt.seconds + _LATER_S):
             raise Skip(f"TensorFlow {runtime.attempt.ending}, and memory was not short when the doctor started")
         memory = f"{who} {_size(total)}, of which {_size(left or 0)} were available when the doctor started"
         rows: list[Row] = [("host memory", total, "B"), ("host memory available", left, "B")]
@@ -156,7 +158,8 @@ def data_buffers_fit(limits: Limits, system: System, knowledge: Knowledge) -> Yi
     yield Evidence(f"a budget of {_size(budget)} for buffers, {_size(left)} available")
 
 
-def _said_by_kernel(kernel_log: KernelLog | None) -> list[str]:
-    """Return the last Python process that the kernel killed for lack of memory since boot."""
+def _said_by_kernel(kernel_log: KernelLog | None, within_s: float = math.inf) -> list[str]:
+    """Return the last Python process that the kernel killed for lack of memory since boot, or in so many seconds."""
     ended = kernel_log.of_kind("out_of_memory") if kernel_log else ()
-    return [each.text for each in ended if each.process.startswith(("python", "ipython", "jupyter"))][:1]
+    recent = [each for each in ended if within_s == math.inf or (each.last_age_s is not None and each.last_age_s <= within_s)]
+    return [each.text for each in recent if each.process.startswith(("python", "ipython", "jupyter"))][:1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfgpu_doctor.checks.tensorflow.runs import had_no_time, longer, still_imports
+from tfgpu_doctor.checks.tensorflow.runs import FROM_OUTSIDE, had_no_time, longer, still_imports
 from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Stage, Yielded, check
 from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.preload import Preload, RunWithoutPreload
@@ -43,6 +43,8 @@ def preloaded_libraries_do_no_harm(
     if not preload.attempt.answered:
         raise NotMeasured(f"the process that shows them {preload.attempt.ending}")
     if runtime and _helps(runtime, run_without_preload):
+        if runtime.attempt.ended_from_outside:
+            raise NotMeasured(f"with LD_PRELOAD, TensorFlow {runtime.attempt.ending}: {FROM_OUTSIDE}")
         if still_imports(runtime) or had_no_time(runtime):  # the second start finds what the first one read in memory
             raise NotMeasured(
                 f"with LD_PRELOAD, TensorFlow {runtime.attempt.ending}, and was still at work; {longer(runtime)}"

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import tempfile
+import time
 from collections.abc import Mapping
 
 from tfgpu_doctor.host.scratch import run_folder
@@ -46,6 +47,8 @@ class Listener:
             self.talks.append(Talk(self._socket.accept()[0]))
         except (TimeoutError, BlockingIOError):
             return
+        except OSError:  # no more files may be opened: the program is not to end for that
+            time.sleep(wait_s)
 
     def ready(self) -> list[Talk]:
         """The processes that have imported TensorFlow and still run."""

@@ -59,7 +59,8 @@ class Recorder:
                 why = _why_again(found[1], seconds) if found else "nothing was recorded"
                 if best and (not why or (number >= _MOST_FOR_MORE and best[1].word not in AGAIN)):
                     return best
-                other = self._next_process(program, talk.pid, until) if talk in self._over else None
+                told = best is not None and best[1].word not in AGAIN
+                other = self._next_process(program, talk.pid, until) if talk in self._over and not told else None
                 if other is not None:
                     self._lost, talk = False, other
                     continue

@@ -241,7 +241,7 @@ def _of_processors(profile: Profile, verdict: Verdict) -> str:
     """What the machine kept from the program, unless the verdict's own evidence says it, or there is no verdict."""
     cpus = profile.sources.processors
     if verdict.word == "unexplained":
-        return cpus.doubt
+        return cpus.doubt or cpus.said
     if read_knowledge().trace_verdicts[verdict.word].healthy is None:
         return ""
     in_evidence = any(

@@ -61,7 +61,7 @@ class TakenCpus(msgspec.Struct):
         return (
             f"while this was recorded, processes other than the program used {self.others:.1f} of the "
             f"{amount(round(self.allowed), 'CPU')} that it may run on, and its threads waited for {waited:.1f} more than the "
-            f"{self.own:.1f} that they got: without them its steps are shorter"
+            f"{self.own:.1f} that they got: without them its steps may be shorter"
         )
 
     @property

@@ -49,7 +49,7 @@ class PySpyAgent:
         self.over: str | None = None
         self.lost = False
         self.unable = ""  # why there are no looks
-        self.answer_s = _SPY_S + 1  # py-spy itself may wait for a CPU, and then it has no answer
+        self.answer_s = _SPY_S + 5  # py-spy itself may wait for a CPU, and then it has no answer
         self.places: Counter[str] = Counter()  # the user's function in the main thread, by how often it was found
         self._next_s = 0.0
         self._others = False

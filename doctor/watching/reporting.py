@@ -35,6 +35,11 @@ def make_watch_report(watcher: Watcher, *, exit_code: int | None, ended_by: str 
     report = watcher.report_of(verdict)
     last = report or next(reversed(history.reports.values()), None)
     title, why, healthy = _words(watcher, verdict, hang, report)
+    rules = [rule.result() for rule in watcher.rules]
+    if watcher.broke_off:  # of the rest of the run nothing is known
+        healthy = None if healthy else healthy
+        why_not = "the doctor failed before the end of the run"
+        rules = [rule if rule.broken else msgspec.structs.replace(rule, broken=None, why=why_not) for rule in rules]
     whole = WatchReport(
         doctor=__version__,
         command=watcher.options.command,
@@ -52,7 +57,7 @@ def make_watch_report(watcher: Watcher, *, exit_code: int | None, ended_by: str 
         gpus=tuple(_gpu(looks) for looks in history.gpus.values()),
         host=_host(history.readings),
         hang=hang,
-        rules=tuple(rule.result() for rule in watcher.rules),
+        rules=tuple(rules),
         captures=watcher.captures.count,
         notes=tuple(_notes(watcher, why)),
         trace=last,

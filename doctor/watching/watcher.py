@@ -67,7 +67,11 @@ class Watcher:
         self._report: TraceReport | None = None  # what both say
         self.with_tensorflow = False
         self._lost: set[int] = set()
-        self.gpus.start()
+        self.broke_off = False  # by an error of the doctor's own
+        try:
+            self.gpus.start()
+        except RuntimeError as error:  # no more threads may be started
+            self._note(f"nothing is known of GPUs: {error}")
 
     @property
     def seconds(self) -> float:
@@ -248,6 +252,7 @@ class Watcher:
 
     def failed(self, error: Exception) -> None:
         """An error of the doctor's own ended the watching; the program runs on."""
+        self.broke_off = True
         what = f"{type(error).__name__}: {error}"
         self._say(f"the doctor failed to watch the program, which ran on ({what}); please {report_it('the command')}")
 

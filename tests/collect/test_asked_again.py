@@ -12,6 +12,7 @@ from tfgpu_doctor.collect.probe import Probe, Request, Unavailable, probe
 from tfgpu_doctor.collect.probes.kernel_log import kernel_log
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.machine import Environment, System
 from tfgpu_doctor.model.facts.python import Runtime
 
@@ -77,9 +78,10 @@ def test_what_it_told_before_stands_where_it_fails_then() -> None:
         (runtime(gpus=(), computations=()), False),
         (runtime(computations=(computation("matmul", error="CUDA_ERROR_LAUNCH_FAILED"),)), True),
         (runtime(computations=()), True),
+        (runtime(attempt=Attempt(outcome="killed_by_signal", signal="SIGKILL"), gpus=(), computations=()), True),
         (Environment(), False),
     ],
-    ids=["it computes", "no GPU", "it fails", "it ended early", "another fact"],
+    ids=["it computes", "no GPU", "it fails", "it ended early", "somebody ended it", "another fact"],
 )
 def test_the_kernels_log_is_read_again_after_a_failure(fact: Runtime, again: bool) -> None:
     assert kernel_log.again_if

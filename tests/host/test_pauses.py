@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -57,11 +58,16 @@ def printed(program: str, folder: pathlib.Path, deadline_s: float, *, with_child
                 return process.communicate()[0]
             time.sleep(0.01)
         stopped = [process.pid, *([int((folder / "child").read_text())] if with_child else [])]
-        for pid in stopped:
-            os.kill(pid, signal.SIGSTOP)
-        time.sleep(deadline_s + 3)
-        for pid in reversed(stopped):
-            os.kill(pid, signal.SIGCONT)
+        try:
+            for pid in stopped:
+                os.kill(pid, signal.SIGSTOP)
+            time.sleep(deadline_s + 3)
+        except ProcessLookupError:
+            return "this machine was too slow: the child had ended"
+        finally:
+            for pid in reversed(stopped):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
         return process.communicate(timeout=300)[0]
 
 

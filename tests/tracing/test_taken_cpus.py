@@ -26,7 +26,7 @@ TAKEN = {"allowed": 2, "own": 0.5, "others": 1.5, "interrupts": 0.0, "queued": 1
 QUIET = {"allowed": 2, "own": 1.9, "others": 0.1, "interrupts": 0.0, "queued": 0.4, "throttled": 0.0}
 SAID = (
     "while this was recorded, processes other than the program used 1.5 of the 2 CPUs that it may run on, and its threads "
-    "waited for 1.2 more than the 0.5 that they got: without them its steps are shorter"
+    "waited for 1.2 more than the 0.5 that they got: without them its steps may be shorter"
 )
 DOUBT = ", and this may be no bottleneck; record again while they are quiet"
 MEASURING = """
@@ -271,6 +271,24 @@ def test_a_quota_that_was_used_up_is_noted(tmp_path: pathlib.Path) -> None:
     report = judged(tmp_path, {**TAKEN, "throttled": 0.42})
     assert report.causes[0].confidence == "high"
     assert any(note.startswith("in 42% of the periods of this recording the quota") for note in report.notes)
+
+
+@pytest.mark.parametrize(
+    ("taken", "said"), [({**TAKEN, "throttled": 0.42}, "in 42% of the periods of this recording"), (TAKEN, SAID + DOUBT)]
+)
+def test_waiting_that_nothing_explains_may_be_for_a_cpu(tmp_path: pathlib.Path, taken: object, said: str) -> None:
+    """Of 440 ms the program has no CPU for 200, nor has the thread that looks at its Python."""
+    planes = made_trace.training(steps=11, step_ms=20.0, compute_ms=18.0)
+    for line in planes[0].lines:
+        for event in line.events:
+            event.begin_ms += 200.0 * (event.begin_ms >= 120.0)
+    made_trace.save(tmp_path, planes)
+    looks = [[round(at * 1e6), [["/home/me/train.py", 90, "main"]], []] for at in [*range(0, 115, 5), *range(325, 430, 5)]]
+    read = {"seconds": 0.5, "processors": taken}
+    (tmp_path / FILE).write_text(json.dumps({"began_ns": 0, "every_s": 0.01, "samples": looks, "read": read}))
+    report = made_trace.judged(tmp_path)[0]
+    assert report.verdict == "unexplained"
+    assert any(note.startswith(said) for note in report.notes)
 
 
 @pytest.mark.parametrize(

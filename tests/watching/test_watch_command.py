@@ -143,7 +143,9 @@ from tfgpu_doctor.watching.watcher import Watcher
 def tick(self):
     raise RuntimeError("can't start new thread")
 Watcher.tick = tick
-sys.argv = ["tfgpu-doctor", "watch", "--no-live", "--", sys.executable, "-c", "import sys, time; time.sleep(1); sys.exit(5)"]
+program = "import sys, time; time.sleep(1); sys.exit(int(sys.argv[1]))"
+rule = ["--fail-if", "cpu > 900 %"]
+sys.argv = ["tfgpu-doctor", "watch", "--no-live", *rule, "--", sys.executable, "-c", program, sys.argv[1]]
 runpy.run_module("tfgpu_doctor", run_name="__main__", alter_sys=True)
 """
 
@@ -162,14 +164,15 @@ def test_a_program_that_cannot_be_recorded_runs_on(fake: pathlib.Path) -> None:
 
 
 def test_an_error_of_the_doctor_does_not_end_the_program(tmp_path: pathlib.Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FAILING], capture_output=True, text=True, cwd=tmp_path, timeout=LONG_S, check=False,
-        env=clean_environment(TMPDIR=str(tmp_path)),
-    )  # fmt: skip
-    assert done.returncode == 5, done.stderr
-    said = " ".join(done.stderr.split())
-    assert "the doctor failed to watch the program, which ran on (RuntimeError: can't start new thread)" in said
-    assert "Traceback" not in done.stderr
+    for code, ours in ((5, 5), (0, 19)):  # a rule that nobody looked at is not kept
+        done = subprocess.run(
+            [sys.executable, "-c", FAILING, str(code)], capture_output=True, text=True, cwd=tmp_path, timeout=LONG_S,
+            check=False, env=clean_environment(TMPDIR=str(tmp_path)),
+        )  # fmt: skip
+        assert done.returncode == ours, done.stderr
+        said = " ".join(done.stderr.split())
+        assert "the doctor failed to watch the program, which ran on (RuntimeError: can't start new thread)" in said
+        assert "Traceback" not in done.stderr
 
 
 UNTIL_BROKEN = """

@@ -41,8 +41,10 @@ class _Reading:
 
 
 def _may_have_more(fact: object) -> bool:
-    """Whether work for another fact may have left a message: TensorFlow failed on a GPU."""
-    return isinstance(fact, Runtime) and bool(fact.gpus) and not fact.computes
+    """Whether work for another fact may have left a message: TensorFlow failed on a GPU, or somebody ended it."""
+    if not isinstance(fact, Runtime):
+        return False
+    return fact.attempt.ended_from_outside or (bool(fact.gpus) and not fact.computes)
 
 
 @probe(waits_for="the kernel log", starts_first=True, again_if=_may_have_more)

@@ -35,6 +35,7 @@ CRASHED = Runtime(attempt=Attempt(outcome="killed_by_signal", signal="SIGSEGV", 
 SLOW = Runtime(
     attempt=Attempt(outcome="timed_out", seconds=120.0, phase="importing TensorFlow: 1240 modules after 118 s")
 )
+ENDED = Runtime(attempt=Attempt(outcome="killed_by_signal", signal="SIGKILL", phase="importing TensorFlow"))
 STALE = Runtime(
     attempt=Attempt(outcome="timed_out", seconds=120.0, phase="importing TensorFlow: 1240 modules after 20 s")
 )
@@ -65,6 +66,8 @@ VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "hang that ends without it": ("error", TCMALLOC, {"preload": REPLACED, "runtime": LATE, "run_without_preload": WELL}),
     "slow disk, and what the first start read is in memory": ("skip", "run the doctor again with `--deadline 600`", {
         "preload": REPLACED, "runtime": SLOW, "run_without_preload": WELL}),
+    "ended by somebody else": ("skip", "was killed by SIGKILL", {
+        "preload": REPLACED, "runtime": ENDED, "run_without_preload": WELL}),
     "hang between two modules that ends without it": ("error", TCMALLOC, {
         "preload": REPLACED, "runtime": STALE, "run_without_preload": WELL}),
     "crash that stays": ("pass", "without", {"preload": REPLACED, "runtime": CRASHED, "run_without_preload": ILL}),

@@ -75,11 +75,16 @@ def test_an_import_that_dies_is_an_error(judge: Judge, attempt: Attempt, words: 
 
 
 @pytest.mark.parametrize("number", ["SIGKILL", "SIGTERM", "SIGHUP", "SIGINT"])
-@pytest.mark.parametrize("phase", ["importing TensorFlow", "listing the GPUs", "matmul on GPU:0"])
+@pytest.mark.parametrize(
+    "phase", ["importing TensorFlow", "listing the GPUs", "matmul on GPU:0", "convolution on GPU:0"]
+)
 def test_what_somebody_else_ended_is_not_measured(number: str, phase: str) -> None:
     """The kernel where memory runs out, a user, a job scheduler: neither the environment nor a GPU is blamed."""
     attempt = Attempt(outcome="killed_by_signal", signal=number, phase=phase)
-    known = Runtime(attempt=attempt) if phase == "importing TensorFlow" else runtime(attempt=attempt, computations=())
+    done = tuple(each for each in runtime().computations if each.operation == "matmul")
+    known = runtime(attempt=attempt, computations=done if "convolution" in phase else ())
+    if phase == "importing TensorFlow":
+        known = Runtime(attempt=attempt)
     if phase == "listing the GPUs":
         known = msgspec.structs.replace(known, gpus=(), gpus_listed=False)
     report = diagnose(broken(runtime=known))
@@ -88,6 +93,12 @@ def test_what_somebody_else_ended_is_not_measured(number: str, phase: str) -> No
     assert not report.healthy
     assert not report.judged
     assert "Run the doctor again" in " ".join(each.reason for each in report.results)
+
+
+def test_on_a_mac_a_damaged_library_ends_a_program_by_sigkill(judge: Judge) -> None:
+    attempt = Attempt(outcome="killed_by_signal", signal="SIGKILL", phase="importing TensorFlow")
+    finding = judge.finding(tensorflow_imports, runtime=Runtime(attempt=attempt), system={"os": "Darwin"})
+    assert finding.fix and finding.fix.commands == FRESH
 
 
 IMPORTING = "importing TensorFlow"
