@@ -161,5 +161,7 @@ def data_buffers_fit(limits: Limits, system: System, knowledge: Knowledge) -> Yi
 def _said_by_kernel(kernel_log: KernelLog | None, within_s: float = math.inf) -> list[str]:
     """Return the last Python process that the kernel killed for lack of memory since boot, or in so many seconds."""
     ended = kernel_log.of_kind("out_of_memory") if kernel_log else ()
-    recent = [each for each in ended if within_s == math.inf or (each.last_age_s is not None and each.last_age_s <= within_s)]
+    recent = [
+        each for each in ended if within_s == math.inf or (each.last_age_s is not None and each.last_age_s <= within_s)
+    ]
     return [each.text for each in recent if each.process.startswith(("python", "ipython", "jupyter"))][:1]

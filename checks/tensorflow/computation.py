@@ -82,7 +82,9 @@ def _judge(runtime: Runtime, knowledge: Knowledge, operation: str, cuda_driver: 
         started = f"after an import of {runtime.import_seconds:.0f} s{right}"
         raise NotMeasured(f"TensorFlow {runtime.attempt.ending}, {started}; {longer(runtime)}")
     ended = runtime.attempt.ended_from_outside
-    if ended and all(each.is_right for each in done):  # also those that came to their end: of a run in part nothing is healthy
+    if ended and all(
+        each.is_right for each in done
+    ):  # also those that came to their end: of a run in part nothing is healthy
         raise NotMeasured(f"TensorFlow {runtime.attempt.ending}: {FROM_OUTSIDE}")
     for each in done:
         if each.is_right:

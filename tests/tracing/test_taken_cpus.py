@@ -274,7 +274,8 @@ def test_a_quota_that_was_used_up_is_noted(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("taken", "said"), [({**TAKEN, "throttled": 0.42}, "in 42% of the periods of this recording"), (TAKEN, SAID + DOUBT)]
+    ("taken", "said"),
+    [({**TAKEN, "throttled": 0.42}, "in 42% of the periods of this recording"), (TAKEN, SAID + DOUBT)],
 )
 def test_waiting_that_nothing_explains_may_be_for_a_cpu(tmp_path: pathlib.Path, taken: object, said: str) -> None:
     """Of 440 ms the program has no CPU for 200, nor has the thread that looks at its Python."""
@@ -283,7 +284,9 @@ def test_waiting_that_nothing_explains_may_be_for_a_cpu(tmp_path: pathlib.Path, 
         for event in line.events:
             event.begin_ms += 200.0 * (event.begin_ms >= 120.0)
     made_trace.save(tmp_path, planes)
-    looks = [[round(at * 1e6), [["/home/me/train.py", 90, "main"]], []] for at in [*range(0, 115, 5), *range(325, 430, 5)]]
+    looks = [
+        [round(at * 1e6), [["/home/me/train.py", 90, "main"]], []] for at in [*range(0, 115, 5), *range(325, 430, 5)]
+    ]
     read = {"seconds": 0.5, "processors": taken}
     (tmp_path / FILE).write_text(json.dumps({"began_ns": 0, "every_s": 0.01, "samples": looks, "read": read}))
     report = made_trace.judged(tmp_path)[0]

@@ -32,7 +32,12 @@ def test_with_plenty_of_memory_only_a_line_of_this_run_counts(judge: Judge, age_
     killed = runtime(attempt=Attempt(outcome="killed_by_signal", signal="SIGKILL", seconds=40.0), computations=())
     text = "Out of memory: Killed process 4242 (python3) total-vm:1kB"
     ended = log(message("out_of_memory", text, process="python3", last_age_s=age_s))
-    given = {"limits": Limits(), "system": {"memory_available_bytes": 200 << 30}, "runtime": killed, "kernel_log": ended}
+    given = {
+        "limits": Limits(),
+        "system": {"memory_available_bytes": 200 << 30},
+        "runtime": killed,
+        "kernel_log": ended,
+    }
     if told:
         assert f"kernel log: {text}" in judge.finding(memory_suffices, **given).evidence
     else:
