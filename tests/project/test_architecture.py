@@ -174,6 +174,7 @@ def test_broad_excepts_are_few_and_have_their_reason() -> None:
                 found.append(path.relative_to(ROOT).as_posix())
     assert [path for path in found if "workers" not in path and "startup" not in path] == [
         "doctor/cli/entry.py", "doctor/collect/examination.py", "doctor/diagnose/engine.py", "doctor/host/files.py",
+        "doctor/watching/beside.py",
         "perf_tests/answering.py", "perf_tests/fixtures.py", "perf_tests/runner.py", "perf_tests/test_files.py",
     ]  # fmt: skip
 
