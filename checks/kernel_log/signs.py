@@ -51,6 +51,11 @@ def signs_of_trouble(
     for each in runtime.computations if runtime else ():
         if any(sign in each.error for sign in _SIGNS):
             yield f"TensorFlow's {each.operation} on {each.device}: {each.error}"
-    ended = runtime is not None and not runtime.attempt.ended_from_outside and not had_no_time(runtime)
-    if ended and runtime and runtime.gpus and runtime.attempt.outcome in ("timed_out", "killed_by_signal"):
+    if runtime and runtime.gpus and _was_cut_short(runtime):
         yield f"TensorFlow {runtime.attempt.ending}"
+
+
+def _was_cut_short(runtime: Runtime) -> bool:
+    """Whether TensorFlow hung or crashed, and neither lacked time nor was ended by somebody else."""
+    bad = runtime.attempt.outcome in ("timed_out", "killed_by_signal")
+    return bad and not runtime.attempt.ended_from_outside and not had_no_time(runtime)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from tfgpu_doctor.checks.devices import Row, figures_of
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
-from tfgpu_doctor.model.facts.kernel import KernelLog
+from tfgpu_doctor.model.facts.kernel import KernelLog, KernelMessage
 from tfgpu_doctor.model.facts.limits import Limits
 from tfgpu_doctor.model.facts.machine import Container, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver
@@ -55,7 +54,7 @@ def memory_suffices(
     left = _left(limits, system)
     if runtime and runtime.attempt.outcome == "killed_by_signal" and runtime.attempt.signal == "SIGKILL":
         plenty = limits.memory_limit_bytes is None and (left is None or left >= _LITTLE_BYTES)
-        if plenty and not _said_by_kernel(kernel_log, runtime.attempt.seconds + _LATER_S):
+        if plenty and not _ended_lately(kernel_log, runtime.attempt.seconds + _LATER_S):
             raise Skip(f"TensorFlow {runtime.attempt.ending}, and memory was not short when the doctor started")
         memory = f"{who} {_size(total)}, of which {_size(left or 0)} were available when the doctor started"
         rows: list[Row] = [("host memory", total, "B"), ("host memory available", left, "B")]
@@ -88,7 +87,7 @@ def _killed(runtime: Runtime, limits: Limits, memory: tuple[str, ...], kernel_lo
         evidence=(
             *memory,
             *([f"processes killed in this control group before: {limits.oom_kills}"] if limits.oom_kills else ()),
-            *(f"kernel log: {line}" for line in _said_by_kernel(kernel_log)),
+            *(f"kernel log: {each.text}" for each in _ended_by_kernel(kernel_log)[:1]),
         ),
         fix=Fix(_MORE if limits.memory_limit_bytes else "End other programs, or add memory or swap."),
     )
@@ -158,10 +157,12 @@ def data_buffers_fit(limits: Limits, system: System, knowledge: Knowledge) -> Yi
     yield Evidence(f"a budget of {_size(budget)} for buffers, {_size(left)} available")
 
 
-def _said_by_kernel(kernel_log: KernelLog | None, within_s: float = math.inf) -> list[str]:
-    """Return the last Python process that the kernel killed for lack of memory since boot, or in so many seconds."""
+def _ended_by_kernel(kernel_log: KernelLog | None) -> list[KernelMessage]:
+    """Return the Python processes that the kernel killed for lack of memory since boot."""
     ended = kernel_log.of_kind("out_of_memory") if kernel_log else ()
-    recent = [
-        each for each in ended if within_s == math.inf or (each.last_age_s is not None and each.last_age_s <= within_s)
-    ]
-    return [each.text for each in recent if each.process.startswith(("python", "ipython", "jupyter"))][:1]
+    return [each for each in ended if each.process.startswith(("python", "ipython", "jupyter"))]
+
+
+def _ended_lately(kernel_log: KernelLog | None, within_s: float) -> bool:
+    """Return whether it killed one in the last seconds; an older message says nothing of this run."""
+    return any(each.last_age_s is not None and each.last_age_s <= within_s for each in _ended_by_kernel(kernel_log))

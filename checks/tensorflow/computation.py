@@ -81,10 +81,8 @@ def _judge(runtime: Runtime, knowledge: Knowledge, operation: str, cuda_driver: 
         )
         started = f"after an import of {runtime.import_seconds:.0f} s{right}"
         raise NotMeasured(f"TensorFlow {runtime.attempt.ending}, {started}; {longer(runtime)}")
-    ended = runtime.attempt.ended_from_outside
-    if ended and all(
-        each.is_right for each in done
-    ):  # also those that came to their end: of a run in part nothing is healthy
+    ended, right_so_far = runtime.attempt.ended_from_outside, all(each.is_right for each in done)
+    if ended and right_so_far:  # also an operation that was tried on all GPUs: a run in part makes no machine healthy
         raise NotMeasured(f"TensorFlow {runtime.attempt.ending}: {FROM_OUTSIDE}")
     for each in done:
         if each.is_right:

@@ -50,8 +50,8 @@ class Recordings:
         self.idle = threading.Event()
         self.idle.set()
         self._looks = _looks.Looks()
-        self._sources: Any = None  # of the recording under way, as the next one
-        self._counted: Any = None
+        self._sources: Any = None  # of the recording under way
+        self._counted: Any = None  # the counters at its begin
         self._problem: Optional[BaseException] = None  # of a recording that ended by itself
         self._sampled = threading.Event()  # Python switches threads as the program wants it
         self._sampled.set()
