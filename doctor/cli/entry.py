@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 _NOTHING_JUDGED = 3
 _RESERVED_BYTES = 4 << 20  # of addresses: to say so, and to remove temporary files, where there are no more
+# Of addresses, from here on: an examination takes up to 34 MiB. Where CPython itself finds none for an exception, it may
+# crash, or try again for ever: https://github.com/python/cpython/issues/132508
+_NEEDED_BYTES = 48 << 20
 _RESERVE: list[mmap.mmap] = []
 
 
@@ -29,6 +32,8 @@ def main() -> NoReturn:
     except (MemoryError, SystemError, OSError, ImportError):
         _free()
         _end(f"tfgpu-doctor: {_too_little()}\n")
+    if not _has_room() and (words := exhausted(MemoryError())):
+        _end(f"tfgpu-doctor: {words}\n")
     try:
         from tfgpu_doctor.cli.main import main as run
         from tfgpu_doctor.host.adoption import ADOPTION
@@ -44,6 +49,15 @@ def main() -> NoReturn:
         if not words:
             raise
         _end(f"tfgpu-doctor: {words}\n")
+
+
+def _has_room() -> bool:
+    """Whether the limits leave the addresses that the doctor needs."""
+    try:
+        mmap.mmap(-1, _NEEDED_BYTES).close()
+    except (MemoryError, OSError):
+        return False
+    return True
 
 
 def _free() -> None:

@@ -29,6 +29,8 @@ def report_schema(kind: type[msgspec.Struct] = Report, title: str = "report") ->
     for definition in schema["$defs"].values():
         if "description" in definition:  # a docstring; before 3.13, Python keeps its indents
             definition["description"] = inspect.cleandoc(definition["description"])
+        for value in definition.get("properties", {}).values():
+            value.pop("propertyNames", None)  # only msgspec 0.23 and later tell which keys an object may have
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     number = next((each.default for each in msgspec.structs.fields(kind) if each.name == "schema"), 1)
     schema["title"] = f"tfgpu-doctor {title}, schema {number}"

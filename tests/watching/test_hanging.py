@@ -21,6 +21,7 @@ from tfgpu_doctor.watching.agent import Look, SocketAgent
 from tfgpu_doctor.watching.hanging import HangWatch
 from tfgpu_doctor.watching.program_signals import ProgramSignals
 from tfgpu_doctor.watching.reading import Reading
+from tfgpu_doctor.watching.thread_states import thread_states
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="there is no /proc")
 
@@ -246,6 +247,8 @@ def test_a_process_whose_python_nobody_can_see_is_not_said_to_hang(sleeping: sub
     assert f"process {agent.pid} has not moved for 60 s; whether it hangs, or waits for requests, is not known" in note
     assert note.endswith("Python's frames need py-spy")
     sleeping.send_signal(signal.SIGSTOP)
+    while {each.state for each in thread_states(Host(), agent.pid)} != {"T"}:  # it is stopped some time after the call
+        time.sleep(0.01)
     assert len(hang_of(watch, agent, 100, set(), begin=300)) == 1
     assert said_of(watch)[0] == "stopped"
     assert "Python's frames need py-spy" in said_of(watch)
