@@ -20,7 +20,10 @@ _MOST_OUTPUT_BYTES = 8 << 20
 _MOST_ERROR_BYTES = 256 << 10
 _TICK_S = 0.1
 _WEIGH_EVERY_S = 0.5
-_GRACE_S = 1.0  # after SIGKILL; a process that survives is blocked in the kernel, where no signal reaches it
+# After SIGKILL: the driver may take seconds to let go of eight GPUs, and a read over a network to return. A process that
+# survives is blocked in the kernel, where no signal reaches it.
+_DIES_S = 10.0
+_GRACE_S = 1.0  # for what it left behind
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ class Processes:
         kill_group(process)  # it, or the children that it left behind
         if code is None:
             try:
-                code = process.wait(_GRACE_S)
+                code = process.wait(_DIES_S)
             except subprocess.TimeoutExpired:
                 pass
         ADOPTION.end(child, _GRACE_S)

@@ -215,8 +215,15 @@ def test_a_slow_machine_that_ran_out_of_time_is_not_measured(
     assert reason.endswith("run the doctor again with `--deadline 600`")
 
 
-def test_what_was_not_measured_is_not_healthy() -> None:
-    report = diagnose(broken(**several(16) | {"runtime": sixteen(50.0, 2.0, 28)}))
+def test_a_product_without_time_for_a_convolution_is_not_measured(judge: Judge) -> None:
+    attempt = Attempt(outcome="timed_out", seconds=120.0, phase="convolution on GPU:0")
+    late = run(computation("matmul", seconds=20.0), attempt=attempt, import_seconds=95.0)
+    assert "the right results of 1 operation" in judge.skips(matrix_product_is_right, runtime=late)
+
+
+@pytest.mark.parametrize("done", [28, 31])
+def test_what_was_not_measured_is_not_healthy(done: int) -> None:
+    report = diagnose(broken(**several(16) | {"runtime": sixteen(50.0, 2.0, done)}))
     assert not report.causes
     assert (report.healthy, report.computes, report.fit) == (False, None, None)
 
