@@ -20,7 +20,7 @@ RECOVERY_ACTION = 154
 _NO_RESET = re.compile(r"\bto 0x\w+ \((?:None|Drain P2P)\b")  # an Xid 154 that asks for no reset, or no longer
 # An SXid says itself whether it is fatal, in words or as a severity (NVSWITCH_ERROR_SEVERITY_FATAL is 1).
 FATAL = re.compile(r"\d, (?:Fatal|Severity 1)\b")
-_FOLLOWS = re.compile(r"caused by previous Xid (\d+)")  # an Xid 45 that names its reason
+FOLLOWS = re.compile(r"caused by previous Xid (\d+)")  # an Xid 45 that names its reason
 # A fatal error of NVLink 5 needs a reset; it takes the channels of the programs with it.
 _ENDS_PROGRAMS = re.compile(r"\): 1(?:4[4-9]|50), .*\bFatal\b|caused by previous Xid 1(?:4[4-9]|50)\b")
 _WAITS_FOR_RESET = re.compile(r"\breset gpu to activate\b", re.IGNORECASE)  # an Xid 63
@@ -98,7 +98,7 @@ def reported(kernel_log: KernelLog, kind: str, knowledge: Knowledge, driver: Dri
 
 def _code(message: KernelMessage) -> int:
     """Return the code of a message: that of its reason, if it names one."""
-    reason = _FOLLOWS.search(message.text) if message.kind == "xid" else None
+    reason = FOLLOWS.search(message.text) if message.kind == "xid" else None
     if reason:
         return int(reason.group(1))
     return OFF_THE_BUS if message.code is None else message.code

@@ -29,11 +29,12 @@ def xid_signatures(hits: Mapping[str, Sequence[Hit]], knowledge: Knowledge) -> I
     """Yield the derived signature of each line with a code of a fault, with the code's meaning and the action to take."""
     if not any(hits.get(kind) for kind in _WORDS):
         return
-    from tfgpu_doctor.checks.kernel_log.xids import is_fault, label_of
+    from tfgpu_doctor.checks.kernel_log.xids import FOLLOWS, is_fault, label_of
 
     for kind in _WORDS:
         for hit in hits.get(kind, ()):
-            row = knowledge.xids.get((kind, int(hit.groups[kind])))
+            before = FOLLOWS.search(hit.text)  # the end of a program's channel names the Xid that is its reason
+            row = knowledge.xids.get((kind, int(before[1] if before else hit.groups[kind])))
             if row is None:
                 yield _UNSPECIFIC, hit
             elif is_fault(row, hit.text):

@@ -120,6 +120,24 @@ def test_a_start_that_goes_on_does_not_wait_for_a_compiler(log: str, found: list
     assert labels(log) == found
 
 
+# What 60 more showed (batch 30).
+@every("log, found", [
+    ("nvidia-smi -q says:\n    vGPU Software Licensed Product\n        License Status            : Unlicensed\n",
+     ["vgpu_unlicensed"]),
+    ("`systemctl daemon-reload` causes all running GPU containers to lost gpu devices:\n"
+     "Failed to initialize NVML: Unknown Error\n", ["container_lost_gpu_cgroup"]),
+    ("The service nvidia-fabricmanager fails with an error on my two RTX 4090:\nrequest to query NVSwitch device information "
+     "from NVSwitch driver failed with error:WARNING Nothing to do [NV_WARN_NOTHING_TO_DO]\n", ["undetermined"]),
+    ("TensorFlow's aarch64 wheels aren't built with CUDA\n", ["aarch64_wheel_without_cuda"]),
+    ("InternalError: /job:worker/task:0/device:GPU:1 is joining a group with size 2, but that group has size 3 (group_key=1)\n",
+     ["several_strategies_in_one_process"]),
+    ("1. If I have `tensorflow-gpu==1.8.0` and `tensorflow==1.8.0` installed, TensorFlow doesn't use the GPU at all\n",
+     ["cpu_package_shadows_gpu_package"]),
+], key=lambda log, found: log)  # fmt: skip
+def test_the_first_cause_of_what_is_said(log: str, found: list[str]) -> None:
+    assert labels(log)[:1] == found
+
+
 def test_what_follows_a_line_that_is_not_kept_is_not_known() -> None:
     """Of a large log only parts are kept: this one's end is another part."""
     hits = {"adding_gpus": [Hit(500, _ADDING, {})]}

@@ -71,6 +71,7 @@ def test_the_batches_have_what_was_asked_for() -> None:
         27: 50,
         28: 31,
         29: 96,
+        30: 41,
     }
     descriptions = sum(each["kind"] == "description" for each in THREADS)
     assert descriptions >= len([each for each in THREADS if each["batch"] < 22]) / 3

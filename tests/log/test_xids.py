@@ -54,6 +54,10 @@ def test_a_code_speaks_for_its_cause(code: int, name: str) -> None:
     assert names_of("xid", code) == [name]
 
 
+def test_a_code_that_follows_another_speaks_for_that_one() -> None:
+    assert names_of("xid", 45, text="pid=1, name=python3, Ch 00000001 caused by previous Xid 149") == ["xid_nvlink"]
+
+
 @pytest.mark.parametrize("code", [8, 32, 46, 68, 74])
 def test_a_fault_that_may_be_anything_speaks_for_no_cause(code: int) -> None:
     assert names_of("xid", code) == ["plain_xid"]
