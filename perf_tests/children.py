@@ -55,6 +55,7 @@ class Child:
         )  # fmt: skip
         self.ready: dict[str, Any] = {}
         self._late_s: float | None = None  # it was ended because it did not answer for so long
+        self._answering = threading.Lock()  # it either has answered or is late
 
     def wait(self, deadline_s: float = START_S) -> None:
         """Wait until the child is ready. Raises ChildDied."""
@@ -74,13 +75,16 @@ class Child:
         assert self._process.stdout
         compiles = bool(os.environ.get(COMPILES_VARIABLE))
         allowed_s = max(deadline_s, COMPILES_S) if compiles else deadline_s
-        alarm = threading.Timer(allowed_s, self._end_late, (allowed_s,))
+        answered = threading.Event()
+        alarm = threading.Timer(allowed_s, self._end_late, (allowed_s, answered))
         alarm.start()
         try:
             line = self._process.stdout.readline(_MOST_CHARACTERS)
         finally:
-            alarm.cancel()
-        if not line:
+            with self._answering:
+                answered.set()
+            alarm.cancel()  # it may have gone off already
+        if not line or self._late_s is not None:
             raise ChildDied(self._last_words())
         try:
             answer: Any = json.loads(line)
@@ -93,9 +97,11 @@ class Child:
         alive()
         return answer
 
-    def _end_late(self, deadline_s: float) -> None:
-        self._late_s = deadline_s
-        self._process.kill()
+    def _end_late(self, deadline_s: float, answered: threading.Event) -> None:
+        with self._answering:
+            if not answered.is_set():
+                self._late_s = deadline_s
+                self._process.kill()
 
     def _last_words(self) -> str:
         code = self._process.wait()

@@ -98,6 +98,7 @@ class Drains:
         return [self._node(place) for place in places if self._is_recent(place, now_s)]
 
     def _last(self) -> int:
+        # What is being written has a hidden name, and so no number: it holds no place.
         names = (name.partition(".")[0] for name in Files().list_folder(self._folder))
         return max((int(name) for name in names if name.isdecimal()), default=0)
 

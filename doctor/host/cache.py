@@ -66,6 +66,7 @@ def discard_folder(place: str) -> None:
     parent, name = os.path.split(place)
     part = tempfile.mkdtemp(prefix=name + _PART, dir=parent)
     try:
-        os.rename(place, os.path.join(part, name))
+        with contextlib.suppress(FileNotFoundError):  # another process has discarded it
+            os.rename(place, os.path.join(part, name))
     finally:
         discard(part)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -304,7 +305,26 @@ def silence(stream: int) -> None:
 
 
 def create_whole(path: str, content: bytes) -> None:
-    """Create a file; of several writers, on several machines, one succeeds. Raises FileExistsError or another OSError."""
+    """Create a file; of several writers, on several machines, one succeeds. Raises FileExistsError or another OSError.
+
+    Where the file system has links, the name appears with all of the content; until then it is another, hidden one.
+    """
+    folder, name = os.path.split(path)
+    part = part_of(os.path.join(folder, f".{name}"))
+    try:
+        _create(part, content)
+        try:
+            os.link(part, path)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without links
+            _create(path, content)
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+
+
+def _create(path: str, content: bytes) -> None:
     with open(path, "xb") as file:
         file.write(content)
 

@@ -40,7 +40,7 @@ def build_driver(host: Host | None = None) -> str:
     remove_abandoned(cache)
     if not _is_whole(place):
         try:
-            if os.path.isdir(place):
+            if os.path.isdir(place) and not _is_whole(place):  # another doctor may have made it meanwhile
                 discard_folder(place)
             make_folder(place, lambda part: _compile(host, part))
         except OSError as error:

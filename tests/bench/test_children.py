@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pathlib
+import threading
 import time
+from typing import ClassVar
 
 import pytest
 
@@ -148,6 +150,30 @@ def test_a_first_compile_is_no_hang(tmp_path: pathlib.Path, monkeypatch: pytest.
         else:
             with pytest.raises(ChildDied, match=r"did not answer within 0\.5 s"):
                 child.ask()
+
+
+class LateCancel(threading.Timer):
+    """It has gone off when it is cancelled, and does its work then, and once more when the next one starts."""
+
+    earlier: ClassVar[list[threading.Timer]] = []
+
+    def start(self) -> None:
+        super().start()
+        for each in self.earlier:
+            each.function(*each.args)
+        self.earlier.append(self)
+
+    def cancel(self) -> None:
+        super().cancel()
+        self.function(*self.args)
+
+
+def test_a_child_that_answers_as_its_time_ends_is_not_ended(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threading, "Timer", LateCancel)
+    with children(write(tmp_path, ECHO), ({}, {})) as (child,):
+        assert [child.ask(word).values["said"] for word in ("one", "two")] == ["one", "two"]
 
 
 def test_an_answer_is_a_sign_of_life(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ spinning = subprocess.Popen(spin, stdout=subprocess.PIPE, start_new_session=True
 spinning.stdout.readline()
 before, at_first = Reading.now(), seconds_of_processor(spinning.pid)
 time.sleep(1.0)
-after, at_last = Reading.now(), seconds_of_processor(spinning.pid)
+at_last, after = seconds_of_processor(spinning.pid), Reading.now()
 spinning.kill()
 print(after.others_since(before) * (after.all_s - before.all_s), at_last - at_first)
 """

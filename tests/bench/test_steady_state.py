@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import types
 from collections.abc import Callable
 
 import pytest
@@ -13,7 +14,7 @@ from tfgpu_doctor.model.facts.bench import Comparison, Side
 from tfgpu_doctor.perf_tests import runner as subject
 from tfgpu_doctor.perf_tests.runner import Runner, Variant
 
-WARM_UP_S = 0.3
+WARM_UP_S, CALL_S = 0.3, 0.002
 PLAN = Plan(0.05, rounds=5, least_rounds=5)
 
 
@@ -29,6 +30,7 @@ class Machine:
     """Counts the calls of each side, and the waits for GPUs, with their times."""
 
     def __init__(self) -> None:
+        self.seconds = 0.0  # of a clock that goes on with each call, and that no stall moves
         self.calls: dict[str, list[float]] = {}
         self.waits: list[float] = []
         self.runner = Runner(lambda: self.waits.append(time.perf_counter()))
@@ -36,7 +38,8 @@ class Machine:
     def side(self, device: str, name: str = "") -> Variant:
         def call() -> None:
             self.calls.setdefault(name or device, []).append(time.perf_counter())
-            time.sleep(0.002)
+            time.sleep(CALL_S)
+            self.seconds += CALL_S
 
         return Variant(name or device, call, lambda _: None, device)
 
@@ -49,8 +52,12 @@ class Machine:
 
 
 @pytest.mark.parametrize("order", [("GPU:0", "CPU:0"), ("CPU:0", "GPU:0"), ("GPU:0", "GPU:1")])
-def test_a_comparison_with_a_gpu_on_either_side_begins_warm(order: tuple[str, str]) -> None:
+def test_a_comparison_with_a_gpu_on_either_side_begins_warm(
+    order: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     machine = Machine()
+    by_calls = types.SimpleNamespace(time=time.time, perf_counter=lambda: machine.seconds)
+    monkeypatch.setattr(subject, "time", by_calls)  # for the warm-up; `measure` keeps the real clock
     found, took_s = machine.hold(*map(machine.side, order))
     assert took_s > WARM_UP_S
     assert found.on_gpu
@@ -58,7 +65,8 @@ def test_a_comparison_with_a_gpu_on_either_side_begins_warm(order: tuple[str, st
     assert min(len(calls) for calls in machine.calls.values()) > measured + 5, "one of the sides was not warmed up"
 
 
-def test_a_gpu_that_had_work_a_moment_ago_is_warm() -> None:
+def test_a_gpu_that_had_work_a_moment_ago_is_warm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "COOLS_AFTER_S", 600.0)  # on a busy machine, a moment may be long
     machine = Machine()
     sides = machine.side("GPU:0"), machine.side("GPU:0", "other")
     machine.hold(*sides)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import concurrent.futures
+import errno
 import json
 import multiprocessing
+import os
 import pathlib
+import resource
 import time
 
+import pytest
 from doctor_command import run_doctor
 
 from tfgpu_doctor.fleet.draining import Drains, reason_to_drain
@@ -87,12 +91,49 @@ class StaleDrains(Drains):
         return 0
 
 
-def test_a_node_that_sees_an_old_list_takes_no_place_of_another(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("links", [True, False])
+def test_a_node_that_sees_an_old_list_takes_no_place_of_another(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    if not links:
+        monkeypatch.setattr(os, "link", no_link)
     now = time.time()
     found = [StaleDrains(str(tmp_path)).take_place(node, "why", 2, now) for node in "abcd"]
     assert found == [[], [], ["a", "b"], ["a", "b"]]
     records = [json.loads(path.read_text()) for path in sorted((tmp_path / "drained").iterdir())]
     assert [each["node"] for each in records] == ["a", "b"]
+
+
+def no_link(_part: str, path: str) -> None:
+    raise PermissionError(errno.EPERM, "Operation not permitted", path)
+
+
+def test_a_place_is_taken_with_its_whole_content(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that is about to take one holds none, and another that finds it taken can read who has it."""
+    now, link = time.time(), os.link
+
+    def another_is_faster(part: str, path: str) -> None:
+        monkeypatch.setattr(os, "link", link)
+        assert not os.path.exists(path)
+        assert Drains(str(tmp_path)).take_place("b", "why", 1, now) == []
+        link(part, path)
+
+    monkeypatch.setattr(os, "link", another_is_faster)
+    assert Drains(str(tmp_path)).take_place("a", "why", 1, now) == ["b"]
+    assert [path.name for path in (tmp_path / "drained").iterdir()] == ["000001.json"]
+
+
+def test_a_full_disk_takes_no_place(tmp_path: pathlib.Path) -> None:
+    drains, now = Drains(str(tmp_path)), time.time()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            drains.take_place("a", "why", 1, now)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list((tmp_path / "drained").iterdir()) == []
+    assert drains.take_place("b", "why", 1, now) == []
 
 
 def take_at(start_s: float, out: str, node: str) -> bool:

@@ -311,28 +311,39 @@ def test_rows_of_one_node_are_written_side_by_side(tmp_path: pathlib.Path) -> No
 
 
 def test_a_job_at_its_time_limit_leaves_a_row_for_each_node(tmp_path: pathlib.Path) -> None:
-    bin_ = commands(tmp_path / "bin", doctor=DOCTOR, srun=SRUN, scontrol=SCONTROL)
-    script = tmp_path / "job.sh"
-    script.write_text(slurm(job(tmp_path, bin_ / "doctor", 4), "job"))
+    for limit_s in (4, 15, 60):
+        folder = tmp_path / str(limit_s)
+        folder.mkdir()
+        outcomes, reason, still_ran, code, last, said = ended_early(folder, limit_s)
+        if outcomes["hangs1"] != "hung" and last == "reported":  # else that was too short for what the job gets
+            break
+    assert outcomes == {"good1": "reported", "slow1": "interrupted", "hangs1": "interrupted"}
+    assert "time limit" in reason
+    assert still_ran
+    assert code >= 3
+    assert last == "reported"
+    assert "reports of 2 of 3 nodes" in said
+
+
+def ended_early(folder: pathlib.Path, limit_s: int) -> tuple[dict[str, str], str, bool, int, str, str]:
+    """A job gets SIGTERM, and later a node finishes: outcomes and a reason of before, whether it ran, and its end."""
+    bin_ = commands(folder / "bin", doctor=DOCTOR, srun=SRUN, scontrol=SCONTROL)
+    script = folder / "job.sh"
+    script.write_text(slurm(job(folder, bin_ / "doctor", limit_s), "job"))
     running = subprocess.Popen(
         ["bash", str(script)], stderr=subprocess.PIPE,
         env=clean_environment() | {
             "PATH": f"{bin_}:{os.environ['PATH']}", "SLURM_JOB_NODELIST": "x", "STAND_IN_NODES": "good1 slow1 hangs1",
         },
     )  # fmt: skip
-    until(lambda: (tmp_path / "good1.json").exists() and (bin_ / "argv-hangs1").exists())
+    until(lambda: (folder / "good1.json").exists() and (bin_ / "argv-hangs1").exists())
     running.terminate()
-    until(lambda: (tmp_path / "slow1.json").exists() and (tmp_path / "hangs1.json").exists())
-    assert [report(tmp_path, node).outcome for node in ("good1", "slow1", "hangs1")] == [
-        "reported", "interrupted", "interrupted",
-    ]  # fmt: skip
-    assert "time limit" in report(tmp_path, "hangs1").reason
-    assert running.poll() is None
-    (tmp_path / "go").touch()  # one node still finishes
-    said = running.communicate(timeout=60)[1].decode()
-    assert running.returncode >= 3
-    assert report(tmp_path, "slow1").outcome == "reported"
-    assert "reports of 2 of 3 nodes" in said
+    until(lambda: (folder / "slow1.json").exists() and (folder / "hangs1.json").exists())
+    outcomes = {node: report(folder, node).outcome for node in ("good1", "slow1", "hangs1")}
+    reason, still_runs = report(folder, "hangs1").reason, running.poll() is None
+    (folder / "go").touch()  # one node still finishes
+    said = running.communicate(timeout=60 + limit_s)[1].decode()
+    return outcomes, reason, still_runs, running.returncode, report(folder, "slow1").outcome, said
 
 
 def until(holds: Callable[[], bool], seconds: float = 30) -> None:

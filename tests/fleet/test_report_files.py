@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import time
 from typing import Any
 
 import pytest
 from made_up_fleet import MadeUpFleet, sample
+from processor_time import least_seconds
 
 pytest.importorskip("duckdb", reason="the extra fleet is not installed")
 pytest.importorskip("numpy", reason="the extra fleet is not installed")
@@ -71,11 +71,13 @@ def test_foreign_files_are_named(content: bytes, why: str, folder: pathlib.Path)
 
 
 def test_a_file_of_a_gigabyte_costs_one_line_and_is_not_read(folder: pathlib.Path) -> None:
+    def look() -> None:
+        assert refused(folder, "huge.json") == "too large to be a report (1.1 GB)"
+
+    merge(str(folder))
     with (folder / "huge.json").open("wb") as file:
         file.truncate(1 << 30)
-    began = time.process_time()
-    assert refused(folder, "huge.json") == "too large to be a report (1.1 GB)"
-    assert time.process_time() - began < 2
+    assert least_seconds(look) < 2
 
 
 def test_pipes_links_and_folders_are_named_and_not_opened(folder: pathlib.Path) -> None:

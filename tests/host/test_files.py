@@ -481,17 +481,25 @@ def test_one_who_reads_sees_only_whole_documents(tmp_path: pathlib.Path) -> None
     document = tmp_path / "report.json"
     versions = [bytes([65 + number]) * 200_000 for number in range(4)]
     write_whole(str(document), versions[0])
+    enough = threading.Event()
 
     def write() -> None:
-        for number in range(40):
+        number = 0
+        while number < 40 or not enough.is_set():
             write_whole(str(document), versions[number % 4])
+            number += 1
 
     writer = threading.Thread(target=write)
     writer.start()
     seen = []
-    while writer.is_alive():
-        seen.append(document.read_bytes())
-    writer.join()
+    try:
+        while writer.is_alive():
+            seen.append(document.read_bytes())
+            if len(seen) == 40:
+                enough.set()
+    finally:
+        enough.set()
+        writer.join()
     assert seen
     assert all(content in versions for content in seen)
 

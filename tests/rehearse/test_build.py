@@ -17,6 +17,8 @@ from rehearse.children import cuda_says
 from simulated import machine, simulate_in
 
 from tfgpu_doctor.host import Host
+from tfgpu_doctor.host.cache import discard_folder
+from tfgpu_doctor.rehearse import build as subject
 from tfgpu_doctor.rehearse.build import BuildError, build_driver
 
 BOTH = ["libcuda.so.1", "libnvidia-ml.so.1"]
@@ -92,6 +94,33 @@ def test_what_a_silent_compiler_left_is_built_again(tmp_path: pathlib.Path, cont
     assert names(tmp_path / "tfgpu-doctor") == [folder.name]
 
 
+def test_what_another_doctor_has_built_meanwhile_stays(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its children load from there. At the first look it was not there yet."""
+    folder = build(tmp_path)
+    before = [(each.name, each.stat().st_mtime_ns) for each in folder.iterdir()]
+    looks, is_whole = iter([False]), subject._is_whole
+    monkeypatch.setattr(subject, "_is_whole", lambda place: next(looks, True) and is_whole(place))
+    assert build(tmp_path) == folder
+    assert [(each.name, each.stat().st_mtime_ns) for each in folder.iterdir()] == before
+    assert names(tmp_path / "tfgpu-doctor") == [folder.name]
+
+
+def test_what_another_doctor_discards_at_the_same_time_is_gone(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = build(tmp_path)
+    (folder / BOTH[0]).unlink()
+
+    def discard_twice(place: str) -> None:
+        discard_folder(place)
+        discard_folder(place)
+
+    monkeypatch.setattr(subject, "discard_folder", discard_twice)
+    assert build(tmp_path) == folder
+    assert names(folder) == BOTH
+    assert names(tmp_path / "tfgpu-doctor") == [folder.name]
+
+
 def test_what_a_compiler_says_is_told(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     broken = script(
@@ -137,6 +166,7 @@ def test_a_build_that_is_killed_leaves_nothing_half(tmp_path: pathlib.Path) -> N
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache), "PATH": f"{slow}:{os.environ['PATH']}"}
     process = subprocess.Popen([sys.executable, "-c", code], env=environment)
     while not (tmp_path / "started").exists():
+        assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()

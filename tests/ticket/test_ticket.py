@@ -251,6 +251,7 @@ def test_ctrl_c_prints_what_is_known(tmp_path: pathlib.Path) -> None:
         env=clean_environment(), preexec_fn=hear_interrupts,
     )  # fmt: skip
     while not begun.exists():
+        assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)

@@ -111,10 +111,16 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: pathlib.Path, capsys:
 def test_a_command_that_hangs_is_ended_with_all_that_it_started(setting: Setting) -> None:
     """It ignores Ctrl-C, and so does what it has started."""
     own = f"{SLEEPS} # {setting.folder.name}"  # other tests of this file sleep at the same time
-    parent = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {own!r}]); {own}"
-    bench, began = Workbench("hanging", setting, 2.0), time.monotonic()
-    done = bench.run("sleeper", [sys.executable, "-c", parent])
-    assert time.monotonic() - began < 120
+    parent = (
+        f"import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', {own!r}], stdout=subprocess.PIPE); "
+        f"print(child.stdout.readline().decode(), end=''); {own}"
+    )
+    for limit_s in (3.0, 15.0, 60.0):
+        bench, began = Workbench("hanging", setting, limit_s), time.monotonic()
+        done = bench.run("sleeper", [sys.executable, "-c", parent])
+        assert time.monotonic() - began < 120
+        if done.output.count("begun") == 2:  # else two starts of Python took longer
+            break
     assert done.ended.startswith("ended at its deadline")
     assert done.output.count("begun") == 2
     assert not [each for each in pathlib.Path("/proc").glob("[0-9]*/cmdline") if own.encode() in read(each)]
@@ -181,13 +187,13 @@ def test_a_part_that_fails_or_hangs_stops_no_other(setting: Setting) -> None:
 def test_parts_that_are_not_reached_are_written_down(setting: Setting) -> None:
     ran: list[str] = []
     doings = {name: (lambda bench: ran.append(bench.name)) for name in ("one", "two", "three")}
-    found = recording(setting, doings, ENDING_S + 15)
+    found = recording(setting, doings, ENDING_S + 300)
     found.parts = [Part("one", "?", 10, 20), Part("two", "?", 500, 600), Part("three", "?", 1, 2, loads=False)]
     found.run()
     assert ran == ["one", "three"]
     assert [part.status for part in found.now.parts] == ["done", "not reached", "done"]
     left, needed = re.findall(r"(\d+) s", found.now.parts[1].why)  # without the time for the report
-    assert int(left) <= 15
+    assert int(left) <= 300
     assert needed == "500"
 
 
@@ -214,7 +220,7 @@ def test_an_interruption_keeps_what_is_known(setting: Setting) -> None:
 def test_a_second_call_adds_to_the_first(setting: Setting) -> None:
     first = recording(setting, {"one": lambda bench: bench.found("old"), "two": lambda bench: bench.found("kept")})
     first.run()
-    second = recording(setting, {"one": lambda bench: bench.found("new"), "three": lambda bench: None}, ENDING_S + 12)
+    second = recording(setting, {"one": lambda bench: bench.found("new"), "three": lambda bench: None}, ENDING_S + 300)
     second.earlier = results.read_earlier(setting.folder)
     second.parts = [*second.parts, Part("two", "?", 500, 600)]
     second.doings["two"] = lambda bench: None
