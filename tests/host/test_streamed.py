@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tfgpu_doctor.host import streamed as module
 from tfgpu_doctor.host.streamed import Streamed
 
 pytestmark = pytest.mark.timed
@@ -68,7 +69,8 @@ def runs(pid: int) -> bool:
         return False
 
 
-def test_lines_arrive_while_the_command_runs(stream: Stream) -> None:
+def test_lines_arrive_while_the_command_runs(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_TO_END_S", LONG_S)  # Python may take longer to exit than the patience with it
     streamed, heard = stream(UNTIL_TOLD)
     assert heard.said.wait(LONG_S)
     assert streamed.ended == ""

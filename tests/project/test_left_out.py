@@ -18,6 +18,7 @@ import hypothesis, pytest
 @pytest.mark.slow
 def test_slow(): pass
 def test_quick(): pass
+@hypothesis.settings(deadline=None)
 @hypothesis.given(hypothesis.strategies.integers())
 def test_repeated(number): pass
 """

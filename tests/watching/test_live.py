@@ -23,6 +23,7 @@ from tfgpu_doctor.watching.live import Bottom, PlainLines, State, lines, sentenc
 from tfgpu_doctor.watching.reading import GpuReading, Reading
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufffe\ud800-\udfff]")
+MARK = b"\x05"  # the doctor never writes it
 SENTENCE = "waiting for input 89 % of each step: `load (train.py:31)` in `MapAndBatch`"
 
 
@@ -210,12 +211,18 @@ class Terminal:
         self.drain()
 
     def drain(self) -> str:
-        """What was written since, also onto the screen."""
-        data = b""
-        while select.select((self.outer,), (), (), 0.05)[0]:
-            data += os.read(self.outer, 65536)
-        self.screen.feed(data.decode())
-        return data.decode()
+        """What was written since, also onto the screen: up to a mark, as the kernel hands it over later."""
+        data, unmarked = b"", [self.fd]
+        while not data.endswith(MARK):
+            readable, writable, _ = select.select((self.outer,), unmarked, (), 0.05)
+            if readable:
+                data += os.read(self.outer, 65536)
+            if writable:  # it takes a byte at once
+                unmarked.remove(self.fd)
+                os.write(self.fd, MARK)
+        text = data.removesuffix(MARK).decode()
+        self.screen.feed(text)
+        return text
 
     def close(self) -> None:
         os.close(self.fd)

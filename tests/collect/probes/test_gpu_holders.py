@@ -30,6 +30,14 @@ SERVES = (
 )
 COMPUTES = "print(flush=True)\nwhile True: pass"
 SLEEPS = "import select; print(flush=True); select.select([], [], [], 600)"
+GENEROUS_S = 30.0  # to begin to wait; not every kernel says where
+
+
+def waits(pid: int) -> bool:
+    """Whether the main thread waits, and has left its CPU."""
+    state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    function = pathlib.Path(f"/proc/{pid}/wchan")
+    return state == "S" and (not function.exists() or function.read_text().strip("\0\n ") not in ("", "0"))
 
 
 @contextmanager
@@ -38,7 +46,9 @@ def running(program: str) -> Iterator[int]:
     try:
         assert process.stdout is not None
         process.stdout.readline()
-        time.sleep(0.3)  # until it waits
+        until = time.monotonic() + GENEROUS_S
+        while program != COMPUTES and not waits(process.pid) and time.monotonic() < until:
+            time.sleep(0.01)
         yield process.pid
     finally:
         process.kill()

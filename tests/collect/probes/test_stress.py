@@ -7,7 +7,7 @@ import os
 import pathlib
 import sys
 import threading
-import time
+import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 from healthy import ANSWERED, cuda_gpu, gpu, healthy, nvml_gpu, runtime
 
 from tfgpu_doctor.collect.probe import Request, Unavailable
+from tfgpu_doctor.collect.probes import stress as module
 from tfgpu_doctor.collect.probes.stress import _Run
 from tfgpu_doctor.collect.probes.stress import stress as probe_of_stress
 from tfgpu_doctor.collect.probes.stress_plan import make_plan
@@ -279,30 +280,37 @@ def test_a_process_that_dies_keeps_what_it_knew_and_costs_no_other() -> None:
     assert not dead.speeds
 
 
-def test_a_process_that_hangs_tells_for_how_long_its_last_step_ran() -> None:
+@pytest.fixture
+def now_s(monkeypatch: pytest.MonkeyPatch) -> float:
+    """The time at which the clock of the probe stands still."""
+    monkeypatch.setattr(module, "time", types.SimpleNamespace(monotonic=lambda: 1000.0))
+    return 1000.0
+
+
+def test_a_process_that_hangs_tells_for_how_long_its_last_step_ran(now_s: float) -> None:
     def hang(plan: Row, variables: dict[str, str]) -> Completed:
-        said = lines({"phase": "matmul in float32, round 1", "phase_began_s": time.monotonic() + 6.0})
+        said = lines({"phase": "matmul in float32, round 1", "phase_began_s": now_s + 6.0})
         return Completed(said, "", 72.0, timed_out=True)
 
     (found,) = put(Scripted(1, stress_gpu=hang)).gpus
     assert found.attempt is not None
     assert (found.attempt.outcome, found.attempt.phase) == ("timed_out", "matmul in float32, round 1")
-    assert found.phase_s == pytest.approx(66.0, abs=0.5)
+    assert found.phase_s == 66.0
     assert put(Scripted(1)).gpus[0].phase_s is None
 
 
-def test_a_copy_that_hangs_names_the_gpus_as_tensorflow_lists_them() -> None:
+def test_a_copy_that_hangs_names_the_gpus_as_tensorflow_lists_them(now_s: float) -> None:
     """The process that copies sees only the GPUs that nobody uses."""
 
     def hang(plan: Row, variables: dict[str, str]) -> Completed:
-        said = lines({"phase": "copying from GPU:0 to GPU:1", "phase_began_s": time.monotonic() + 10.0})
+        said = lines({"phase": "copying from GPU:0 to GPU:1", "phase_began_s": now_s + 10.0})
         return Completed(said, "", 40.0, timed_out=True)
 
     rows = {0: look(tenants=[{"pid": 4711, "name": "python"}]), 1: look(), 2: look()}
     found = put(Scripted(3, idle=lines(described(0, 1, 2), looks(rows, 1.0, 2.5, 3.0)), stress_links=hang), 3)
     assert found.transfers_attempt is not None
     assert found.transfers_attempt.phase == "copying from GPU:1 to GPU:2"
-    assert found.transfers_phase_s == pytest.approx(30.0, abs=0.5)
+    assert found.transfers_phase_s == 30.0
 
 
 def test_an_exception_that_ends_the_copies_is_kept() -> None:

@@ -936,13 +936,17 @@ def test_a_tensorflow_that_hangs_is_a_fact(tmp_path: pathlib.Path) -> None:
         time.sleep(1000)
     """
     site = install_tensorflow(tmp_path, source)
-    started = time.monotonic()
-    found = ask_for_runtime(sys.executable, site, deadline_s=3.0)
-    assert time.monotonic() - started < 60
+    note = site / "tensorflow/pid"
+    for deadline_s in (2.0, 20.0, 60.0):  # a later one as long as the import has not come that far
+        started = time.monotonic()
+        found = ask_for_runtime(sys.executable, site, deadline_s=deadline_s)
+        assert time.monotonic() - started < deadline_s + 58
+        if found.attempt.phase == "importing TensorFlow" and note.exists() and note.read_text():
+            break
     assert (found.attempt.outcome, found.attempt.stuck) == ("timed_out", False)
     assert found.attempt.phase == "importing TensorFlow"
     with pytest.raises(ProcessLookupError):
-        os.kill(int((site / "tensorflow/pid").read_text()), 0)
+        os.kill(int(note.read_text()), 0)
 
 
 @pytest.mark.usefixtures("own_tmpdir")
