@@ -104,7 +104,7 @@ def watch_placement() -> Iterator[Placement]:
         # TensorFlow reports an operation when it prepares it; it keeps what it has prepared, and would report nothing.
         context.context().clear_kernel_cache()
         collecting = context.collect_graphs(optimized=True)
-    except (ImportError, AttributeError):
+    except (ImportError, AttributeError, TypeError):
         seen.blind = True
         yield seen
         return

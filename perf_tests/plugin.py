@@ -1,6 +1,6 @@
 """A pytest plugin: options and hooks for the perf suites, and for comparisons in the tests of users.
 
-Every pytest of an environment with the doctor loads it (entry point), so it changes nothing where no test compares.
+Every pytest of an environment with the doctor loads it (by `entry`), so it changes nothing where no test compares.
 """
 
 from __future__ import annotations

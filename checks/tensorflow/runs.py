@@ -37,7 +37,9 @@ _IMPORTING = re.compile(r"importing TensorFlow: \d+ modules after (\d+) s")  # w
 _RECENT_S = 30.0  # longer without a module, or without an answer of a GPU: it may hang, or load one very large library
 # Modules of the standard library that a Python built where the headers are missing lacks:
 # https://github.com/pyenv/pyenv/wiki/Common-build-problems
-_LACKS = re.compile(r"ModuleNotFoundError: No module named '(\w+)'")
+_LACKS = re.compile(
+    r"ModuleNotFoundError: (?:No module named|Standard library module) '(\w+)'"
+)  # the second: Python 3.15
 _BUILT_WITH = {
     "_ctypes": "libffi (libffi-dev, libffi-devel)", "_bz2": "bzip2 (libbz2-dev, bzip2-devel)",
     "_lzma": "xz (liblzma-dev, xz-devel)", "_sqlite3": "SQLite (libsqlite3-dev, sqlite-devel)",

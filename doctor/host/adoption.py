@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tfgpu_doctor.host.family import carries, children_of, family_of, has_ended, is_starting
+from tfgpu_doctor.host.family import carries, children_of, family_of, has_ended, is_between, is_starting
 from tfgpu_doctor.host.janitor import send, start_time
 
 MARK = "TFGPU_DOCTOR_CHILD"
@@ -76,16 +76,20 @@ class Adoption:
     def end(self, child: Started, within_s: float) -> None:
         """End what a child left that was killed or has ended, and wait for the orphans, at most for some time."""
         until = time.monotonic() + within_s
+        killed: list[tuple[int, str]] = []  # with the time of its start
         while True:
             with self._lock:
                 ended = has_ended(child.process.pid)  # before the search: all that it left is there by then
-                strays = list(self._strays(child)) if child.mark else []
-                done = not child.mark or (not strays and ended) or time.monotonic() > until
+                strays, begins = self._strays(child) if child.mark else ([], False)
+                lives = any(start_time(pid) == started for pid, started in killed)
+                done = not child.mark or not (strays or begins or lives or not ended) or time.monotonic() > until
                 if done:  # in one step with the search: of two that end at once, the last finds what both left
                     self._running.discard(child.process.pid)
                     self._rest()
             for pid in strays:
-                send([(each, start_time(each)) for each in family_of(pid)], signal.SIGKILL)
+                found = [(each, started) for each in family_of(pid) if (started := start_time(each))]
+                send(found, signal.SIGKILL)
+                killed += found
                 _wait_for(pid)
             if done:
                 return
@@ -111,16 +115,21 @@ class Adoption:
         if self._before is not None and not self._running:
             _adopt(False)
 
-    def _strays(self, child: Started) -> Iterator[int]:
-        """The processes of its family that are not its children any more; the lock is held."""
+    def _strays(self, child: Started) -> tuple[list[int], bool]:
+        """The processes of its family that are not its children any more; and whether one that may be has no mark yet.
+
+        The lock is held.
+        """
         if self._before is None:
-            yield from (pid for pid in _born_since(child.process.pid) if carries(pid, child.mark))
-            return
-        own, alone = children_of(os.getpid()), self._running <= {child.process.pid}
-        orphans = [pid for pid in own if pid not in self._before and pid not in self._running]
-        # A process can remove the mark. Whose it is then is sure if no other child runs, and nobody else's are adopted.
-        sure = alone and not self._before and os.getpid() != 1
-        yield from (pid for pid in orphans if sure or carries(pid, child.mark))
+            candidates, sure = list(_born_since(child.process.pid)), False
+        else:
+            own, alone = children_of(os.getpid()), self._running <= {child.process.pid}
+            candidates = [pid for pid in own if pid not in self._before and pid not in self._running]
+            # A process can remove the mark. Whose it is then is sure if no other child runs, and nobody else's are adopted.
+            sure = alone and not self._before and os.getpid() != 1
+        # Asked before the marks are read: what has no environment yet may have its mark a moment later.
+        begins = any(map(is_between, candidates))
+        return [pid for pid in candidates if sure or carries(pid, child.mark)], begins
 
 
 def _adopt(on: bool) -> bool:

@@ -7,6 +7,9 @@ import os
 from tfgpu_doctor.host.janitor import descendants
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+# Of the words behind the name in /proc/PID/stat: https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
+_FLAGS, _ENV_END = 6, 48
+_PF_KTHREAD = 0x00200000  # linux/sched.h
 _LEAST_BYTES = 8 << 30
 _ALWAYS_ALLOWED_BYTES = 4 << 30
 
@@ -67,6 +70,22 @@ def is_starting(pid: int) -> bool:
             return not file.read(1) and not has_ended(pid)
     except OSError:
         return False
+
+
+def is_between(pid: int) -> bool:
+    """Whether a process is starting, or ends: the kernel does not know where its environment ends.
+
+    It does of a program that was started with an empty one. A thread of the kernel never has any.
+    """
+    if not is_starting(pid):
+        return False
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            words = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return False
+    is_kernels = int(words[_FLAGS]) & _PF_KTHREAD
+    return not is_kernels and (len(words) <= _ENV_END or words[_ENV_END] == b"0")
 
 
 def own_bytes(pid: int) -> int:

@@ -220,4 +220,11 @@ def WatchCallback(**options: Any) -> Any:  # noqa: N802 - a class, made when Ker
             """End, and print the report."""
             self.watched.__exit__(None, None, None)
 
+        def _implements_none(self) -> bool:
+            return False
+
+        # Keras 2 asks every callback, also one of Keras 3 that is passed to its `fit` (TF_USE_LEGACY_KERAS=1).
+        _implements_train_batch_hooks = _implements_test_batch_hooks = _implements_none
+        _implements_predict_batch_hooks = _implements_none
+
     return _Callback()

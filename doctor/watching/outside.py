@@ -34,6 +34,9 @@ Thread = dict[str, object]  # of py-spy's JSON
 _TICK_S = 0.2
 _LOOK_EVERY_S = 5.0  # py-spy needs about 0.2 s of CPU for a look
 _SPY_S = 30.0
+_FAILURES = (
+    3  # without any look, before it is said that there will be none: it may just have read while the program changed
+)
 _MISSING = re.compile(r"Permission|ptrace|privileg|Operation not permitted", re.IGNORECASE)
 
 
@@ -52,6 +55,7 @@ class PySpyAgent:
         self.answer_s = _SPY_S + 5  # py-spy itself may wait for a CPU, and then it has no answer
         self.places: Counter[str] = Counter()  # the user's function in the main thread, by how often it was found
         self._next_s = 0.0
+        self._failures = 0
         self._others = False
 
     def ask(self, *, others: bool) -> None:
@@ -72,12 +76,18 @@ class PySpyAgent:
         argv = ["py-spy", "dump", "--nonblocking", "--full-filenames", "--json", "--pid", str(self.pid)]
         done = self._host.run(argv, deadline_s=_SPY_S)
         if done.exit_code == 0:
-            with contextlib.suppress(ValueError):  # it read while the program changed
+            # It read while the program changed; or it answers in another form than this one knows.
+            with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError):
                 self._take(read_json(done.stdout))
         elif done.not_started:
             self.unable = "Python's frames need py-spy: pip install py-spy"
         elif _MISSING.search(done.stderr):
             self.unable = "py-spy may not read this process: it needs the same user, and CAP_SYS_PTRACE in a container"
+        if self.look is None and not self.unable and not done.timed_out:
+            self._failures += 1
+            if self._failures == _FAILURES:
+                said = done.stderr.strip().rpartition("\n")[2] or "its answer has an unknown form"
+                self.unable = f"py-spy cannot read this process ({said[:300]}); a newer one may: pip install -U py-spy"
         self.asked_s = None
 
     def _take(self, threads: Sequence[Thread]) -> None:

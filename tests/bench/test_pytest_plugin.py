@@ -310,3 +310,13 @@ def test_a_profile_may_require_an_own_suite(tmp_path: pathlib.Path) -> None:
     ):
         with pytest.raises(ProfileError, match=re.escape(said)):
             profile_of(text, tmp_path, "other.toml")
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_pytest_that_is_too_old_for_the_plugin_works_on_without_it(old: bool) -> None:
+    code = f"import pytest\nif {old}: del pytest.StashKey  # of pytest 7\nfrom tfgpu_doctor.perf_tests import entry\n"
+    done = subprocess.run(
+        [sys.executable, "-c", code + "print(getattr(entry, 'pytest_plugins', ()))"], capture_output=True, text=True,
+        check=False, env=clean_environment(),
+    )  # fmt: skip
+    assert done.stdout == ("()\n" if old else "('tfgpu_doctor.perf_tests.plugin',)\n"), done.stderr

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from tfgpu_doctor.host import adoption, family
+
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the limits are those of POSIX")
 
 LONG_S = 120.0
@@ -127,3 +129,45 @@ def test_a_python_without_ctypes_runs_programs_that_end_with_the_doctor() -> Non
     )
     with subprocess.Popen([sys.executable, "-c", source], stdin=subprocess.PIPE) as program:  # it watches its input
         assert program.wait(LONG_S) == 7
+
+
+LEAVES = "import subprocess as s; print(s.Popen(['sleep', '1000'], stdout=s.DEVNULL, start_new_session=True).pid)"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a mark is found in /proc")
+def test_what_has_no_mark_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What left the session is in its execve at the first looks: the kernel shows no environment of it."""
+    looks = 0
+
+    def is_between(pid: int) -> bool:
+        nonlocal looks
+        looks += pid == stray
+        return pid == stray and looks < 3
+
+    def carries(pid: int, mark: str, *, begins: bool = False) -> bool:
+        return looks >= 3 and family.carries(pid, mark, begins=begins)
+
+    monkeypatch.setattr(adoption, "is_between", is_between)
+    monkeypatch.setattr(adoption, "carries", carries)
+    children = adoption.Adoption()
+    child = children.start(
+        lambda environment: subprocess.Popen([sys.executable, "-c", LEAVES], stdout=subprocess.PIPE, env=dict(environment)),
+        os.environ, family_ends=True,
+    )  # fmt: skip
+    stray = int(child.process.communicate()[0])
+    children.end(child, LONG_S)
+    assert family.has_ended(stray)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc is Linux's")
+def test_a_process_with_an_empty_environment_is_whole() -> None:
+    with subprocess.Popen(["sleep", "1000"], env={}) as bare, subprocess.Popen(["true"]) as zombie:
+        try:
+            os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+            assert not family.is_between(zombie.pid)
+            assert not family.is_between(bare.pid)
+            assert not family.is_between(os.getpid())
+        finally:
+            bare.kill()
+    kernel = [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if family.parent_of(pid) == 2]
+    assert not any(map(family.is_between, kernel))

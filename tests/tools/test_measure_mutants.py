@@ -132,7 +132,7 @@ def environment(tmp_path: pathlib.Path) -> pathlib.Path:
     folder = tmp_path / "environment"
     venv.create(folder, symlinks=True)
     (site,) = folder.glob("lib/python*/site-packages")
-    for name in ("__init__.py", "checks/age.py", "perf_tests/plugin.py"):  # pytest loads the last by its entry point
+    for name in ("__init__.py", "checks/age.py", "perf_tests/entry.py"):  # pytest loads the last by its entry point
         (site / "tfgpu_doctor" / name).parent.mkdir(parents=True, exist_ok=True)
         (site / "tfgpu_doctor" / name).write_text(CODE if name == "checks/age.py" else "")
     (site / "behind.pth").write_text(sysconfig.get_path("purelib"))

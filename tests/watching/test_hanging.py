@@ -17,6 +17,7 @@ from standing_agent import StandingAgent, hang_of, said_of
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.host.talk import Talk
 from tfgpu_doctor.tracing import StepTimes
+from tfgpu_doctor.watching import hanging
 from tfgpu_doctor.watching.agent import Look, SocketAgent
 from tfgpu_doctor.watching.hanging import HangWatch
 from tfgpu_doctor.watching.program_signals import ProgramSignals
@@ -65,6 +66,15 @@ def test_a_process_that_stands_still_is_found_once_and_only_when_it_is_time(slee
     # It paused for long before: it gets three times as long now.
     agent.ask = lambda *, others: None  # type: ignore[method-assign]
     assert hang_of(watch, agent, 500, {sleeping.pid}, begin=203.0) == []
+
+
+def test_a_tick_of_the_clock_between_two_looks_is_no_progress(
+    sleeping: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = iter(range(10_000))
+    monkeypatch.setattr(hanging, "main_progress", lambda *_: (next(ticks) / 100, 0))
+    (found,) = hang_of(HangWatch(Host(), after_s=60.0, native=False), StandingAgent(sleeping.pid), 200, {sleeping.pid})
+    assert 60 <= found < 75
 
 
 def test_a_program_that_is_over_may_wait_for_the_thread_that_tunes_its_pipeline(
@@ -247,7 +257,9 @@ def test_a_process_whose_python_nobody_can_see_is_not_said_to_hang(sleeping: sub
     assert f"process {agent.pid} has not moved for 60 s; whether it hangs, or waits for requests, is not known" in note
     assert note.endswith("Python's frames need py-spy")
     sleeping.send_signal(signal.SIGSTOP)
+    until = time.monotonic() + 60
     while {each.state for each in thread_states(Host(), agent.pid)} != {"T"}:  # it is stopped some time after the call
+        assert time.monotonic() < until, "it is not stopped"
         time.sleep(0.01)
     assert len(hang_of(watch, agent, 100, set(), begin=300)) == 1
     assert said_of(watch)[0] == "stopped"

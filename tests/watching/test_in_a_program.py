@@ -11,7 +11,7 @@ import pytest
 from doctor_command import clean_environment
 from installed import skip_without_tensorflow
 
-from tfgpu_doctor.watching.notebook import watch
+from tfgpu_doctor.watching.notebook import WatchCallback, watch
 from tfgpu_doctor.watching.result import WatchReport
 
 LONG_S = 300.0
@@ -126,6 +126,17 @@ def test_one_object_watches_two_blocks(capsys: pytest.CaptureFixture[str]) -> No
     assert all("ended before it was recorded" in each.why for each in reports if each)
     assert reports[0] is not reports[1]
     assert capsys.readouterr().out.count("watched for") == 2
+
+
+def test_the_fit_of_keras_2_takes_a_callback_of_keras_3(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tf_keras` asks every callback for hooks of which Keras 3 knows nothing (its callbacks.py, `CallbackList`)."""
+    keras = types.ModuleType("keras")
+    vars(keras)["callbacks"] = types.SimpleNamespace(Callback=type("Callback", (), {}))
+    monkeypatch.setitem(sys.modules, "keras", keras)
+    callback = WatchCallback(live=False)
+    assert [getattr(callback, f"_implements_{each}_batch_hooks")() for each in ("train", "test", "predict")] == [
+        False
+    ] * 3
 
 
 @pytest.mark.usefixtures("tensorflow")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
 LOST, RESET_REQUIRED = 15, 16  # nvmlReturn_t of a GPU that stopped responding
+# Numbers that no process has: a driver of 535.43 to 535.86 fills another structure than nvidia-ml-py reads.
+IMPOSSIBLE = (0, 0xFFFFFFFF)
 _AGAIN_S = 0.1
 _STARVED = 0.5  # of a CPU
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -40,7 +42,7 @@ class Reader:
     def __init__(self, nvml: Any, index: int, done: Any) -> None:
         self.nvml, self.index = nvml, index
         self.errors = (nvml.NVMLError, getattr(nvml, "NVMLLibraryMismatchError", nvml.NVMLError))
-        self.call, self.asked_at, self.answered_at = "", 0.0, time.monotonic()
+        self.call, self.asked_at, self.asked_cpu_s, self.answered_at = "", 0.0, 0.0, time.monotonic()
         self.row = {"index": index}  # type: dict[str, object]
         self.trouble = {}  # type: dict[str, object]
         self.broken = True  # until the reading is complete
@@ -53,7 +55,7 @@ class Reader:
         function = getattr(self.nvml, call, None)
         if function is None:  # an older nvidia-ml-py
             return None
-        self.call, self.asked_at = call, time.monotonic()
+        self._asks(call)
         try:
             answer = function(*arguments)
         except self.errors as error:
@@ -76,7 +78,10 @@ class Reader:
             used_s = (int(state[11]) + int(state[12])) / os.sysconf("SC_CLK_TCK")
         except (OSError, IndexError, ValueError):
             return False
-        return state[0] == "R" and used_s <= share * max(_AGAIN_S, time.monotonic() - self.asked_at)
+        return state[0] == "R" and used_s - self.asked_cpu_s <= share * max(_AGAIN_S, time.monotonic() - self.asked_at)
+
+    def _asks(self, call: str) -> None:
+        self.call, self.asked_cpu_s, self.asked_at = call, time.thread_time(), time.monotonic()
 
     def note(self, error: Any) -> None:
         """Keep the first error that says that this GPU cannot be read."""
@@ -95,7 +100,7 @@ class Reader:
             self._done.put(self)
 
     def _read(self) -> None:
-        self.call, self.asked_at = "nvmlDeviceGetHandleByIndex", time.monotonic()
+        self._asks("nvmlDeviceGetHandleByIndex")
         try:
             handle = self.nvml.nvmlDeviceGetHandleByIndex(self.index)
         except self.nvml.NVMLError as error:
@@ -122,7 +127,8 @@ def processes(ask: Any, handle: Any) -> list[dict[str, object]]:
     found = {}
     calls = (("nvmlDeviceGetGraphicsRunningProcesses", False), ("nvmlDeviceGetComputeRunningProcesses", True))
     for call, computes in calls:
-        for process in ask(call, handle) or ():
+        told = ask(call, handle) or ()
+        for process in () if any(each.pid in IMPOSSIBLE for each in told) else told:
             if is_the_doctors_own(process.pid):
                 continue
             row = {"pid": process.pid, "computes": computes, "memory_bytes": process.usedGpuMemory}

@@ -23,6 +23,7 @@ REASONS = (
     "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting",
 )  # fmt: skip
 RECENT_S = 3.0
+IMPOSSIBLE = (0, 0xFFFFFFFF)  # numbers that no process has
 SM, GPU_SENSOR, SLOWDOWN = 1, 0, 1  # NVML_CLOCK_SM, NVML_TEMPERATURE_GPU, NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
 
 
@@ -60,9 +61,18 @@ def describe(nvml: Any, handle: Any) -> dict[str, object]:
     }
 
 
+def listed(nvml: Any, call: str, handle: Any) -> Any:
+    """Processes of a GPU; none where one has an impossible number.
+
+    A driver of 535.43 to 535.86 fills another structure than nvidia-ml-py reads.
+    """
+    found = asked(nvml, call, handle) or ()
+    return () if any(each.pid in IMPOSSIBLE for each in found) else found
+
+
 def tenants(nvml: Any, handle: Any) -> list[dict[str, object]]:
     """The processes that compute on a GPU, and the memory that each uses (bytes)."""
-    found = asked(nvml, "nvmlDeviceGetComputeRunningProcesses", handle) or ()
+    found = listed(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
     used = utilizations(nvml, handle) if len(found) > 1 else {}
     return [
         {
@@ -90,7 +100,7 @@ def utilizations(nvml: Any, handle: Any) -> dict[int, int]:
 
 def drawing_bytes(nvml: Any, handle: Any) -> int:
     """The memory of processes that only draw."""
-    found = asked(nvml, "nvmlDeviceGetGraphicsRunningProcesses", handle) or ()
+    found = listed(nvml, "nvmlDeviceGetGraphicsRunningProcesses", handle)
     return sum(each.usedGpuMemory or 0 for each in found)
 
 

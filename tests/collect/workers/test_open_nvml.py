@@ -60,3 +60,35 @@ def test_a_thread_that_computes_is_waited_for(
     while told("gpus") != [0, 1] and time.monotonic() < until:  # its thread is not to outlive the test
         time.sleep(0.01)
     assert told("gpus") == [0, 1]
+
+
+@pytest.mark.parametrize("pid", [0, 0xFFFFFFFF])
+def test_processes_of_another_structure_than_was_read_are_nobody(program: ModuleType, pid: int) -> None:
+    def ask(call: str, *arguments: object) -> object:
+        rows = [SimpleNamespace(pid=each, usedGpuMemory=1 << 30) for each in (4194999, pid)]
+        return {"nvmlDeviceGetComputeRunningProcesses": rows, "nvmlSystemGetProcessName": "train"}.get(call)
+
+    assert program.processes(ask, None) == []
+    pid = 4194998
+    assert [row["pid"] for row in program.processes(ask, None)] == [4194999, 4194998]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the states of threads are read from /proc")
+def test_the_cpu_of_earlier_calls_is_not_that_of_the_call_that_waits(
+    program: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It computes again after an earlier call that computed for longer: it waits for nobody but a CPU."""
+    called: list[float] = []
+    wanted: list[bool] = []
+    monkeypatch.setattr(program, "describe", lambda ask, handle, row: ask("again"))
+    nvml = SimpleNamespace(NVMLError=OSError, nvmlDeviceGetHandleByIndex=lambda index: computes() or index)
+    nvml.again = lambda: (called.append(time.monotonic()), computes())
+    monkeypatch.setattr(program, "say", lambda **answer: None)
+    reader = program.Reader(nvml, 0, SimpleNamespace(put=lambda reader: None))
+    while not called:
+        time.sleep(0.01)
+    until = time.monotonic() + LONG_S
+    while reader._thread.is_alive() and time.monotonic() < until:
+        wanted.append(reader.wants_cpu())
+        time.sleep(0.01)
+    assert wanted.count(True) > len(wanted) / 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -11,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from simulated import Simulate
@@ -78,6 +80,20 @@ def test_who_uses_a_gpu_is_told_where_it_is_asked_for(simulate: Simulate) -> Non
         assert [(each.pid, each.name, each.memory_bytes) for each in look.tenants] == [(4711, "python", 3 << 30)]
         assert (look.used_bytes, look.drawing_bytes, look.utilization_percent) == (5 << 30, 1 << 30, 40)
     assert all(look.tenants == () for look in looked(variables).looks("0", [(0.0, float("inf"))]))
+
+
+@pytest.mark.parametrize("pid", [0, 0xFFFFFFFF])
+def test_processes_of_another_structure_than_was_read_are_nobody(pid: int) -> None:
+    spec = importlib.util.spec_from_file_location("sample_nvml_of_test", PROGRAM)
+    assert spec
+    assert spec.loader
+    program = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(program)
+    rows = [SimpleNamespace(pid=4194999, usedGpuMemory=1), SimpleNamespace(pid=pid, usedGpuMemory=2)]
+    nvml = SimpleNamespace(NVMLError=OSError, nvmlDeviceGetComputeRunningProcesses=lambda handle: rows)
+    assert program.tenants(nvml, None) == []
+    rows[1].pid = 4194998
+    assert [each["pid"] for each in program.tenants(nvml, None)] == [4194999, 4194998]
 
 
 def test_what_nvml_does_not_support_is_none(simulate: Simulate) -> None:
