@@ -339,11 +339,11 @@ def ended_early(folder: pathlib.Path, limit_s: int) -> tuple[dict[str, str], str
     until(lambda: (folder / "good1.json").exists() and (bin_ / "argv-hangs1").exists())
     running.terminate()
     until(lambda: (folder / "slow1.json").exists() and (folder / "hangs1.json").exists())
-    outcomes = {node: report(folder, node).outcome for node in ("good1", "slow1", "hangs1")}
+    outcomes: dict[str, str] = {node: report(folder, node).outcome for node in ("good1", "slow1", "hangs1")}
     reason, still_runs = report(folder, "hangs1").reason, running.poll() is None
     (folder / "go").touch()  # one node still finishes
     said = running.communicate(timeout=60 + limit_s)[1].decode()
-    return outcomes, reason, still_runs, running.returncode, report(folder, "slow1").outcome, said
+    return outcomes, reason, still_runs, running.wait(), report(folder, "slow1").outcome, said
 
 
 def until(holds: Callable[[], bool], seconds: float = 30) -> None:

@@ -57,7 +57,7 @@ class Answering(Host):
         super().__init__()
         self.answers = iter(answers)
 
-    def run(self, *_: object, **__: object) -> Completed:  # type: ignore[override]
+    def run(self, *_: object, **__: object) -> Completed:
         return next(self.answers)
 
 
@@ -75,10 +75,9 @@ def test_a_py_spy_that_never_reads_the_process_is_told(answer: Completed, why: s
     for _ in range(3):
         agent.asked_s = 1.0
         agent._spy()
-        assert agent.asked_s is None
-        said.append(agent.unable)
-    assert said[:2] == ["", ""]
-    assert why in said[2]
+        said.append((agent.asked_s is None, agent.unable))
+    assert said[:2] == [(True, ""), (True, "")]
+    assert why in said[2][1]
 
 
 def test_a_py_spy_that_reads_while_the_program_changes_is_asked_again() -> None:

@@ -81,8 +81,16 @@ def test_the_cpu_of_earlier_calls_is_not_that_of_the_call_that_waits(
     called: list[float] = []
     wanted: list[bool] = []
     monkeypatch.setattr(program, "describe", lambda ask, handle, row: ask("again"))
-    nvml = SimpleNamespace(NVMLError=OSError, nvmlDeviceGetHandleByIndex=lambda index: computes() or index)
-    nvml.again = lambda: (called.append(time.monotonic()), computes())
+
+    def again() -> None:
+        called.append(time.monotonic())
+        computes()
+
+    def handle(index: int) -> int:
+        computes()
+        return index
+
+    nvml = SimpleNamespace(NVMLError=OSError, nvmlDeviceGetHandleByIndex=handle, again=again)
     monkeypatch.setattr(program, "say", lambda **answer: None)
     reader = program.Reader(nvml, 0, SimpleNamespace(put=lambda reader: None))
     while not called:
