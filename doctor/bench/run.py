@@ -140,6 +140,7 @@ class _Run:
 
     def __init__(self, order: Order, ends: float | None, on_look: OnLook) -> None:
         self._order, self._ends, self._on_look = order, ends, on_look
+        self._pauses = self._new_pauses()
         self._resumed = 0.0  # when this process went on after it had stood still
         self.account = Account()
         self.problems: list[str] = []
@@ -287,11 +288,9 @@ class _Run:
             ended.set()
 
         threading.Thread(target=run, daemon=True).start()
-        why, pauses = "", Pauses(_LOOK_EVERY_S, time.time)  # the clock of the journal, which may also be set meanwhile
+        why, self._pauses = "", self._new_pauses()
         try:
             while not ended.wait(_LOOK_EVERY_S):
-                if pauses.passed():
-                    self._resumed = time.time()
                 self._read_journal()
                 self._on_look(self.account, time.time() - self._order.started)
                 if why := self._why_stop():
@@ -302,6 +301,10 @@ class _Run:
         ended.wait()
         self._read_journal()
         return why, answer[0]
+
+    @staticmethod
+    def _new_pauses() -> Pauses:
+        return Pauses(_LOOK_EVERY_S, time.time)  # the clock of the journal, which may also be set meanwhile
 
     def _variables(self, host: Host) -> dict[str, str]:
         """Return the variables of the child process, without the user's own pytest options.
@@ -314,6 +317,8 @@ class _Run:
 
     def _why_stop(self) -> str:
         now = time.time()
+        if self._pauses.passed():
+            self._resumed = time.time()
         if self._ends is not None and now > self._ends + _GRACE_S:
             self._over = True
             return f"{TIME_ENDED} of {self._order.budget_s:g} s ended while it ran"

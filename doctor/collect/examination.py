@@ -25,7 +25,9 @@ from tfgpu_doctor.model.facts.stress import Level
 MACHINE_VARIABLE = "TFGPU_DOCTOR_MACHINE"  # names the file from which the simulated driver reads its machine
 _MARGIN_S = 15.0  # added to the deadline of a probe's own child, so that the child can be killed and read
 _LOOK_EVERY_S = 0.2
-_GRACE_S = 3.0  # after an interruption, to collect the results of a stress test that was just killed
+_GRACE_S = (
+    12.0  # after an interruption, to collect the results of a stress test that was just killed: its end may take 10 s
+)
 
 OnWait = Callable[[Sequence[str], float], None]
 

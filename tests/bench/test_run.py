@@ -14,7 +14,7 @@ import time
 import pytest
 
 from tfgpu_doctor.bench.names import suite_names
-from tfgpu_doctor.bench.run import Order, _Run, run_suites
+from tfgpu_doctor.bench.run import OnLook, Order, _Run, run_suites
 from tfgpu_doctor.model.facts.bench import Bench, Comparison
 from tfgpu_doctor.perf_tests.budget import Passes
 from tfgpu_doctor.perf_tests.journal import Account
@@ -39,11 +39,13 @@ def test_first():
 SCALES = (1, 3, 9)
 
 
-def run(folder: pathlib.Path, tests: str, *, scale: int = 1, **order: object) -> Bench:
+def run(
+    folder: pathlib.Path, tests: str, *, scale: int = 1, on_look: OnLook = lambda *_: None, **order: object
+) -> Bench:
     suite = folder / "suites"
     suite.mkdir(parents=True)
     (suite / "test_made_up.py").write_text(f"{SUITE}\nSCALE = {scale}\n{textwrap.dedent(tests)}")
-    return run_suites(Order(journal=str(folder / "journal"), folder=str(suite), **order))  # type: ignore[arg-type]
+    return run_suites(Order(journal=str(folder / "journal"), folder=str(suite), **order), on_look)  # type: ignore[arg-type]
 
 
 def verdicts(bench: Bench) -> dict[str, str]:
@@ -105,6 +107,26 @@ def test_what_takes_long_and_goes_on_is_no_hang(tmp_path: pathlib.Path) -> None:
     assert verdicts(bench) == expected
     (why,) = bench.problems
     assert f"it did not go on for {5 * scale} s: it hangs" in why
+
+
+@pytest.mark.slow
+def test_the_time_in_which_the_doctor_stood_still_is_no_hang(tmp_path: pathlib.Path) -> None:
+    """It was stopped with its job: what it waits for stood still as well."""
+    tests = "def test_long():\n    start('long')\n    time.sleep(9 * SCALE)\n    measured('long')\n"
+    for scale in SCALES:
+        paused: list[float] = []
+
+        def pause(account: Account, seconds: float, paused: list[float] = paused, scale: int = scale) -> None:
+            if account.test.endswith("test_long") and not paused:
+                paused.append(time.monotonic())
+                time.sleep(7 * scale)
+
+        bench = run(tmp_path / str(scale), tests, scale=scale, longest_s=5.0 * scale, on_look=pause)
+        if not bench.problems:  # else this machine held up the test itself
+            break
+    assert len(paused) == 1
+    assert verdicts(bench) == {"first": "faster", "long": "faster"}
+    assert bench.problems == ()
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import pytest
 
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.watching.captures import Captures
+from tfgpu_doctor.watching.gpu_signals import GpuSignals
 from tfgpu_doctor.watching.history import WatchOptions
 from tfgpu_doctor.watching.live_verdict import LiveVerdict
 from tfgpu_doctor.watching.reading import GpuReading, Reading
@@ -80,6 +81,21 @@ def test_more_time_is_not_advised_where_no_recording_can_hold_a_step(
     watcher.end()
     assert ("let the program run for longer" in why) is not too_long
     assert ("no recording, of up to 20 s, holds a whole step" in why) is too_long
+
+
+def test_no_thread_for_the_gpus_ends_no_watch(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(GpuSignals, "start", start)
+    watcher = Watcher(
+        Host(), os.getpid(), WatchOptions("x"), folder=str(tmp_path), agents=list, told=Reporter(live=False)
+    )
+    watcher.tick()
+    watcher.end()
+    report = make_watch_report(watcher, exit_code=0)
+    assert "nothing is known of GPUs: can't start new thread" in report.notes
+    assert (report.healthy, report.gpus) == (None, ())
 
 
 def test_a_gpu_of_others_that_is_lost_is_no_cause(tmp_path: pathlib.Path) -> None:
