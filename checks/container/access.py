@@ -15,8 +15,10 @@ from tfgpu_doctor.model.tags import GPU_LOST
 _TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
 _HOW = {
     "docker": "Start it with `docker run --gpus all ...`; in Compose, reserve the device under deploy.resources.",
-    "podman": "Start it with `podman run --device nvidia.com/gpu=all ...`, after `nvidia-ctk cdi generate` on the host.",
-    "kubernetes": "Request the GPU in the pod: resources.limits `nvidia.com/gpu: 1` (and runtimeClassName nvidia).",
+    "podman": "Start it with `podman run --device nvidia.com/gpu=all ...`, after "
+    "`sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` on the host.",
+    "kubernetes": "Request the GPU in the pod: resources.limits `nvidia.com/gpu: 1`; and `runtimeClassName: nvidia` where "
+    "`kubectl get runtimeclass` lists it.",
     "apptainer": "Start it with `apptainer exec --nv ...`.",
     "enroot": "Start it with NVIDIA_VISIBLE_DEVICES=all and NVIDIA_DRIVER_CAPABILITIES=compute,utility in the environment of "
     "`enroot start ...` or, with pyxis, of `srun --container-image=...`: an image that sets neither gets no GPU. If both were "
@@ -24,7 +26,9 @@ _HOW = {
     "charliecloud": "On the host, copy the driver's libraries into the image with `ch-fromhost --nvidia IMAGE`, then start it "
     "again.",
     "containerd": "Start it with `nerdctl run --gpus all ...`.",
-    "lxc": "Add the GPU to the container: `lxc config device add NAME gpu gpu` and set nvidia.runtime=true.",
+    "lxc": "Add the GPU to the container: `lxc config device add NAME gpu gpu`, `lxc config set NAME nvidia.runtime true` (or "
+    "`incus config`); restart it. In Proxmox: `pct set ID -dev0 /dev/nvidia0 -dev1 /dev/nvidiactl -dev2 /dev/nvidia-uvm`, and "
+    "the driver's libraries in the container.",
     "systemd-nspawn": "Bind the device nodes into the container (`--bind=/dev/nvidia0 --bind=/dev/nvidiactl "
     "--bind=/dev/nvidia-uvm`), allow them (DeviceAllow= of its service), and bind the driver's libraries.",
 }

@@ -49,6 +49,7 @@ def _severity(
     sources=(
         "https://github.com/NVIDIA/nvidia-container-toolkit/issues/522",
         "https://github.com/canonical/docker-snap/issues/148",
+        "https://github.com/canonical/docker-snap#nvidia-support",
     ),
 )
 def docker_is_no_snap(
@@ -61,9 +62,10 @@ def docker_is_no_snap(
     nvml: Nvml | None = None,
 ) -> Yielded:
     """Docker from the snap store is confined: it can read neither the toolkit's configuration nor the driver's libraries
-    in their usual folders, and `--gpus` fails with "could not select device driver".
+    in their usual folders, and `--gpus` fails with "could not select device driver". Recent snaps bring the runtime.
 
-    Fix: remove the snap, and install Docker from Docker's packages: https://docs.docker.com/engine/install/.
+    Fix: try `docker run --runtime=nvidia --gpus all`; else save the volumes, remove the snap, and install Docker from
+    Docker's packages: https://docs.docker.com/engine/install/.
     """
     if not engines.docker_of_snap or not _starts_containers(engines, container, pci, nvml):
         raise Skip(_NO_ENGINE)
@@ -72,14 +74,16 @@ def docker_is_no_snap(
         return
     wanted = _wanted(engines, project)
     yield Finding(
-        "the only Docker on this machine is a snap, which cannot give containers the GPU",
+        "the only Docker on this machine is a snap, which gives containers no GPU with `--gpus` alone",
         cause="docker_installed_as_snap",
         severity=_severity(engines, project, target, environment),
         confidence="medium",
         evidence=(f"{engines.docker_of_snap} exists, and no dockerd from a package was found", *wanted),
         fix=Fix(
-            "As root, remove the snap (`snap remove docker` also deletes its images), install Docker from Docker's packages "
-            f"(https://docs.docker.com/engine/install/), then install the toolkit: {_INSTALL}"
+            "Recent snaps bring NVIDIA's runtime: try `docker run --rm --runtime=nvidia --gpus all ubuntu nvidia-smi`. If it "
+            "fails, save the volumes (removing the snap deletes its images, containers and volumes), `sudo snap remove docker`, "
+            "install Docker from Docker's packages (https://docs.docker.com/engine/install/), then install the toolkit: "
+            f"{_INSTALL}"
         ),
     )
     yield Evidence(_NOT_HERE)

@@ -20,7 +20,8 @@ _LOST = re.compile(r"\bGPU \d+(?=:)")  # records of earlier releases name the GP
 _WARM_S = 15.0  # in which libcuda responds where all GPUs are initialized
 _START_S = 3.0  # of each GPU without persistence mode: https://docs.nvidia.com/deploy/driver-persistence/index.html
 _AGAIN = "run the doctor again with `--deadline 600`"
-_RESET = "A GPU that fell off the bus needs a reset (`nvidia-smi --gpu-reset`) or a reboot."
+_RESET = "A GPU that fell off the bus needs a reboot; if that does not help, switch the power off before."
+_KEEP = "`sudo nvidia-smi -pm 1` (until the next boot)"
 
 
 @check(
@@ -172,10 +173,11 @@ def _no_answer(cuda_driver: CudaDriver, nvml: Nvml | None, runtime: Runtime | No
             *cuda_driver.attempt.stderr[-3:],
         ),
         fix=Fix(
-            "Run the doctor again with a longer time limit (`--deadline 600`). To keep the GPUs initialized, as root, run "
-            f"`systemctl enable --now nvidia-persistenced`. If it still does not respond: {_ASK_KERNEL}"
+            "Run the doctor again with a longer time limit (`--deadline 600`). To keep the GPUs initialized: "
+            f"{_KEEP}. If it still does not respond: {_ASK_KERNEL}"
             if suspected
-            else f"{_ASK_KERNEL} Then reset the GPU (`nvidia-smi --gpu-reset`) or reboot."
+            else f"{_ASK_KERNEL} Then reboot; or, if `nvidia-smi` still responds, end all programs on the GPU and reset it: "
+            "`sudo nvidia-smi --gpu-reset -i N`."
         ),
     )
 
@@ -229,7 +231,8 @@ def _suspect(
         evidence += [f"the module parameter PreserveVideoMemoryAllocations is {kept}"] if kept else []
         fix = (
             "End all programs that use the GPU, then as root run `rmmod nvidia_uvm && modprobe nvidia_uvm`, or reboot. To "
-            "prevent this, enable nvidia-suspend.service and set NVreg_PreserveVideoMemoryAllocations=1."
+            "prevent this, `sudo systemctl enable nvidia-suspend nvidia-hibernate nvidia-resume`, set the option "
+            "NVreg_PreserveVideoMemoryAllocations=1 of the module nvidia in /etc/modprobe.d, and reboot."
         )
         return "uvm_broken_after_suspend", fix, "medium"
     without = [gpu for gpu in (nvml.gpus if nvml else ()) if gpu.mig and not gpu.mig_devices]
@@ -239,4 +242,4 @@ def _suspect(
         return "mig_single_instance_per_process", fix, "high"
     if code == 100 and nvml and nvml.gpus:
         evidence.append(f"NVML still lists {amount(len(nvml.gpus), 'GPU')}")
-    return UNDETERMINED, f"{_ASK_KERNEL} A GPU that fell off the bus needs a reset or a reboot.", "low"
+    return UNDETERMINED, f"{_ASK_KERNEL} {_RESET}", "low"

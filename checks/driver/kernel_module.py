@@ -36,7 +36,7 @@ def driver_is_loaded(
     """CUDA needs NVIDIA's kernel module. TensorFlow reports its absence as `UNKNOWN ERROR (303)`.
 
     Fix: install the driver with the distribution's own tool, then reboot: `ubuntu-drivers install`, `dnf install
-    akmod-nvidia`, `apt install nvidia-driver`.
+    akmod-nvidia xorg-x11-drv-nvidia-cuda` of RPM Fusion, `apt install nvidia-driver` with Debian's non-free component.
     """
     if system.wsl or system.os != "Linux":
         raise Skip(
@@ -73,11 +73,15 @@ def _how_to_install(system: System, bound: set[str]) -> str:
         return "The GPU is bound to vfio-pci, reserved for a virtual machine: bind it to the nvidia driver, or run inside it."
     tools = {
         "Ubuntu": "sudo ubuntu-drivers install",
-        "Debian": "sudo apt install nvidia-driver",
-        "Fedora": "sudo dnf install akmod-nvidia",
+        "Debian": "sudo apt install linux-headers-amd64 nvidia-driver",
+        "Fedora": "sudo dnf install akmod-nvidia xorg-x11-drv-nvidia-cuda",
     }
-    tool = next((command for name, command in tools.items() if system.distribution.startswith(name)), "")
-    how = f" (as root: `{tool}`)" if tool else ""
+    before = {
+        "Debian": "after `contrib non-free non-free-firmware` in the apt sources and `sudo apt update`: ",
+        "Fedora": "after RPM Fusion's nonfree repository, https://rpmfusion.org/Configuration: ",
+    }
+    name = next((name for name in tools if system.distribution.startswith(name)), "")
+    how = f" ({before.get(name, '')}`{tools[name]}`)" if name else ""
     return f"Install the driver with the distribution's own tool{how} and reboot; `nvidia-smi` then lists the GPU: {INSTALL}"
 
 
@@ -125,8 +129,9 @@ def secure_boot_lets_module_in(
             ),
             fix=Fix(
                 "Check `sudo dmesg | grep -i -e 'unsigned module' -e 'Key was rejected'`. If it confirms this, enrol the key "
-                "(`sudo mokutil --import /var/lib/shim-signed/mok/MOK.der`, or the path that DKMS names) and reboot, "
-                "or disable Secure Boot in the firmware."
+                "(`sudo mokutil --import FILE`; Ubuntu: /var/lib/shim-signed/mok/MOK.der, else of DKMS: /var/lib/dkms/mok.pub), "
+                "choose a password, reboot, and in the blue screen select Enroll MOK and type it. Or disable Secure Boot in the "
+                "firmware."
             ),
         )
     elif not driver.secure_boot:

@@ -19,7 +19,7 @@ _NAMED = re.compile(r"The NVIDIA (?:NVIDIA )?(\w.{1,60}?) GPU installed in this 
 _ID = re.compile(r"\(PCI ID: 10de:([0-9a-f]{4})\)")
 _OPEN = (
     "Install the driver with NVIDIA's open kernel modules instead of the proprietary ones (Ubuntu: the package "
-    "nvidia-driver-BRANCH-open; NVIDIA's installer: `-m=kernel-open`), and reboot."
+    "nvidia-driver-BRANCH-open; NVIDIA's installer: `--kernel-module-type=open`, before 560 `-m=kernel-open`), and reboot."
 )
 _PROPRIETARY = (
     "Install the driver with the proprietary kernel modules instead of the open ones, which need Turing or newer (use "

@@ -173,7 +173,8 @@ def gpu_stays_initialised(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> 
     """Without persistence mode, the driver deinitialises a GPU when its last program ends, and the next program waits some
     seconds for it. This only affects startup time.
 
-    Fix: as root, run `systemctl enable --now nvidia-persistenced`.
+    Fix: `sudo nvidia-smi -pm 1`, until the next boot; to keep it, let the service nvidia-persistenced run without its option
+    `--no-persistence-mode`.
     """
     told = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if gpu.health.persistence_mode is not None]
     if not told:
@@ -189,7 +190,11 @@ def gpu_stays_initialised(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> 
             evidence=(
                 f"NVML reports this for GPU {', '.join(str(gpu.index) for gpu in off)}, which no program uses at the moment",
             ),
-            fix=Fix("If this matters, run `systemctl enable --now nvidia-persistenced` as root."),
+            fix=Fix(
+                "If this matters, run `sudo nvidia-smi -pm 1` (until the next boot). To keep it, enable the service "
+                "nvidia-persistenced; where its unit has the option --no-persistence-mode (Ubuntu), remove that with "
+                "`sudo systemctl edit --full nvidia-persistenced`."
+            ),
             devices=devices_of(off),
             figures=figures_of("", [("GPUs without persistence mode", len(off), ""), ("GPUs", len(told), "")]),
         )

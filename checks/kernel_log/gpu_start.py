@@ -21,8 +21,8 @@ _REINSTALL = (
 )
 _ONCE_MORE = (
     "A signal interrupted the kernel while it read the firmware (error -4, EINTR), as when the program is ended that opened the "
-    "GPU first: run `sudo nvidia-smi` again, and let nvidia-persistenced start the GPUs once at boot. If the GPU stays "
-    "unavailable, reboot."
+    "GPU first: run `sudo nvidia-smi` again, and let the service nvidia-persistenced open the GPUs once at boot. If the GPU "
+    "stays unavailable, reboot."
 )
 _LOOK = (
     "Power the machine off briefly and restart it. If the error recurs: use another slot and other cables, update the "

@@ -96,7 +96,7 @@ def _of_another_maker(tensorflow: TensorFlow, system: System, target: Target, ho
         evidence=(said, *_of_conda(target)),
         fix=Fix(
             "Create an environment with pip's TensorFlow, or make conda select the CUDA build: "
-            "`CONDA_OVERRIDE_CUDA=12.0 conda install 'tensorflow=*=cuda*'`."
+            "`CONDA_OVERRIDE_CUDA=12.0 conda install -c conda-forge 'tensorflow=*=cuda*'`."
         ),
     )
 

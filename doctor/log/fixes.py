@@ -99,9 +99,12 @@ def filled_fix(label: str, context: Context, needs: ReleaseNeeds | None, newest:
     if label == "libdevice_or_ptxas_missing":
         return _compiler(context, needs)
     if label == "cpu_package_shadows_gpu_package" and needs and needs.gpu_package:
+        package = (
+            "tensorflow[and-cuda]" if needs.cuda_extra and context.platform in ("linux", "") else needs.gpu_package
+        )
         return (
             "Keep one package: `pip uninstall -y tensorflow tensorflow-cpu tensorflow-gpu`, then "
-            f"`pip install {requirement(needs.gpu_package, context, needs)}`."
+            f'`pip install "{requirement(package, context, needs)}"`.'
         )
     return ""
 
@@ -130,16 +133,19 @@ def _for_python(context: Context, newest: TensorFlowRelease) -> str:
     on_linux = context.platform in ("linux", "")
     lacks_cuda = on_linux and context.knows("arm") and not _has_cuda(newest, "linux", "aarch64")
     last = next((each for each in reversed(read_knowledge().tensorflow_releases) if python in each.pythons), None)
+    package = "tensorflow[and-cuda]" if on_linux and not lacks_cuda else "tensorflow"
     if last is None and version(python) < version(newest.pythons[-1]):
         return ""
     if last is None:
         commands = with_another_python(newest, cuda=on_linux and not lacks_cuda)
         text = f"TensorFlow {newest.version} has wheels for Python {', '.join(newest.pythons)}. {_with_uv(commands)}"
     else:
+        exactly = f"{package if _extra_works(last) else 'tensorflow'}=={last.version}"
+        another = _with_uv(new_environment(newest.pythons[-2], package))
         text = (
             f"TensorFlow {last.version} is the last release with wheels for Python {python}, and other releases may have none: "
-            f"`python -m pip install --upgrade pip`, then `python -m pip install tensorflow=={last.version}`. If pip does not "
-            f"find it, this Python is a 32-bit one or not CPython. {_with_uv(new_environment(newest.pythons[-2], 'tensorflow'))}"
+            f'`python -m pip install --upgrade pip`, then `python -m pip install "{exactly}"`. If pip does not find it, this '
+            f"Python is a 32-bit one or not CPython. {another}"
         )
     if context.platform == "windows" and not _has_cuda(last or newest, "windows", "x86_64"):
         return f"{text} On native Windows it has no GPU support: for a GPU, do so in WSL2."
@@ -150,6 +156,11 @@ def _with_uv(commands: tuple[str, ...]) -> str:
     return (
         f"uv (https://docs.astral.sh/uv) downloads one that fits: {', then '.join(f'`{each}`' for each in commands)}."
     )
+
+
+def _extra_works(release: TensorFlowRelease) -> bool:
+    first = read_knowledge().boundaries["first_release_with_working_cuda_extra"].value
+    return bool(release.cuda_extra) and version(release.version) >= version(first)
 
 
 def _has_cuda(release: TensorFlowRelease, os: str, architecture: str) -> bool:

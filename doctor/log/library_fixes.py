@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
-from tfgpu_doctor.knowledge import read_knowledge
+from tfgpu_doctor.knowledge import read_knowledge, version
 from tfgpu_doctor.knowledge.release_needs import ReleaseNeeds
 from tfgpu_doctor.log.context import Context
 from tfgpu_doctor.log.file_names import ONE_NAME_PER_MAJOR, Named, named
 
+_FIRST_IMAGE_OF_PYTHON_3 = (
+    "2.2"  # before it, tags without -py3 are of Python 2: https://hub.docker.com/r/tensorflow/tensorflow
+)
 _FIRST_ON_INDEX = 12  # the CUDA of the oldest release whose [and-cuda] pip can still install
 LIBRARIES = (
     "cuda_toolkit_wrong_major", "cuda_toolkit_wrong_minor", "cuda_not_installed", "gpu_libs_not_found", "cudnn_version_mismatch",
@@ -114,7 +117,8 @@ def _of_release(context: Context, needs: ReleaseNeeds) -> str:
     if extra:
         return f"{extra} brings CUDA {needs.cuda} and cuDNN {needs.cudnn}, which this release needs."
     exactly = f"CUDA {needs.cuda} and cuDNN {needs.cudnn}, in exactly {'these' if major < ONE_NAME_PER_MAJOR else 'these major'}"
-    image = f", or use the image `tensorflow/tensorflow:{needs.minor}.0-gpu`"
+    python = "-py3" if version(needs.minor) < version(_FIRST_IMAGE_OF_PYTHON_3) else ""
+    image = f", or use the image `tensorflow/tensorflow:{needs.minor}.0-gpu{python}`"
     return f"TensorFlow {needs.minor} needs {exactly} versions: install them{_and_make_known(context, 'Python', image)}"
 
 
@@ -158,7 +162,8 @@ def _and_make_known(context: Context, program: str, image: str = "", *, is_one: 
     if context.knows("container"):
         return f" in the image{image}."
     if context.knows("conda"):
-        return f" (conda has cudatoolkit and cudnn), and add `$CONDA_PREFIX/lib` to LD_LIBRARY_PATH before {program} starts."
+        packages = "conda-forge has cudnn, and CUDA as cuda-toolkit, up to 11 as cudatoolkit"
+        return f" ({packages}), and add `$CONDA_PREFIX/lib` to LD_LIBRARY_PATH before {program} starts."
     by_loader = ", or for a service to a file in /etc/ld.so.conf.d, and run `sudo ldconfig`" if program == "it" else ""
     folder = f"{'its' if is_one else 'their'} `lib64` folder"
     return f", and add {folder} to LD_LIBRARY_PATH before {program} starts{by_loader}."

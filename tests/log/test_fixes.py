@@ -42,10 +42,13 @@ def test_another_python_comes_with_cuda_where_a_wheel_has_it(os: str, has_extra:
 def test_the_last_release_for_a_python_is_named() -> None:
     newest = NEWEST.pythons[-1]
     fix = fix_of("unsupported_python_version", python=f"{newest}.0", os="Windows 10")
-    assert f"pip install tensorflow=={NEWEST.version}" in fix
+    assert f'pip install "tensorflow=={NEWEST.version}"' in fix
     assert f"uv venv --seed --python {NEWEST.pythons[-2]}" in fix
     assert "WSL2" in fix
-    assert "pip install tensorflow==2.11.0" in fix_of("unsupported_python_version", python="3.7.9")
+    on_linux = fix_of("unsupported_python_version", python="3.9.2", os="Ubuntu 20.04")
+    assert 'pip install "tensorflow[and-cuda]==2.20.0"' in on_linux
+    assert on_linux.count("[and-cuda]") == 2
+    assert 'pip install "tensorflow==2.11.0"' in fix_of("unsupported_python_version", python="3.7.9")
     assert "is the last release" not in fix_of("unsupported_python_version", python="3.99")
     assert fix_of("unsupported_python_version", os="Windows 10") == ""
     assert fix_of("unsupported_python_version", python="2.7") == ""

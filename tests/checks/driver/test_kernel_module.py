@@ -71,8 +71,10 @@ def test_a_gpu_without_its_driver_has_none(judge: Judge) -> None:
 @pytest.mark.parametrize(
     ("distribution", "command"),
     [
-        ("Debian GNU/Linux 12 (bookworm)", "sudo apt install nvidia-driver"),
-        ("Fedora Linux 41 (Workstation Edition)", "sudo dnf install akmod-nvidia"),
+        ("Debian GNU/Linux 12 (bookworm)", "after `contrib non-free non-free-firmware` in the apt sources"),
+        ("Debian GNU/Linux 13 (trixie)", "`sudo apt install linux-headers-amd64 nvidia-driver`"),
+        ("Fedora Linux 41 (Workstation Edition)", "`sudo dnf install akmod-nvidia xorg-x11-drv-nvidia-cuda`"),
+        ("Ubuntu 24.04.1 LTS", "(`sudo ubuntu-drivers install`)"),
         ("Arch Linux", "docs.nvidia.com"),
         ("", "docs.nvidia.com"),
     ],
