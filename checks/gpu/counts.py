@@ -61,22 +61,26 @@ def all_know_the_same_gpus(
     counts = _counts(len(bus), nvml, device_nodes, cuda_driver, runtime)
     yield Evidence(_said(counts))
     given = _who_gives(container, scheduler, device_nodes)
-    faulty = False
-    for device in _missing_from_nvml(bus, nvml) if nvml else _missing_from_cuda_alone(bus, cuda_driver):
+    all_given = _was_given_all(container, scheduler, environment, len(bus))
+    missing = _missing_from_nvml(bus, nvml) if nvml else _missing_from_cuda_alone(bus, cuda_driver)
+    rows: list[Evidence | Finding | Skip] = []
+    for device in missing:
         reason = (
             _why_not_in_nvml(device, nvml, given)
             if nvml
             else _why_not_on_bus(device) or _why_not_in_cuda_alone(device, bus, environment, cuda_driver, given)
         )
-        faulty = faulty or not reason
-        yield (
-            Evidence(f"the GPU at {device.address} is not in {'NVML' if nvml else 'CUDA'}: {reason}")
-            if reason
-            else _refused(device, kernel_log, knowledge, driver) or _lost(device, counts)
-        )
-    rows = list(_beside_nvml(nvml, cuda_driver, environment, given, counts)) if nvml else []
+        if reason == given and all_given:
+            rows.append(
+                Skip(f"the GPU at {device.address} is missing: {given}, though {all_given}; or it did not start")
+            )
+        elif reason:
+            rows.append(Evidence(f"the GPU at {device.address} is not in {'NVML' if nvml else 'CUDA'}: {reason}"))
+        else:
+            rows.append(_refused(device, kernel_log, knowledge, driver) or _lost(device, counts))
+    rows += _beside_nvml(nvml, cuda_driver, environment, given, counts) if nvml else []
     doubts = [each for each in rows if isinstance(each, Skip)]
-    if doubts and not faulty and not any(isinstance(each, Finding) for each in rows):
+    if doubts and not any(isinstance(each, Finding) for each in rows):
         raise NotMeasured("; ".join(map(str, doubts)))
     yield from (each for each in rows if not isinstance(each, Skip))
 
@@ -132,6 +136,22 @@ def _who_gives(container: Container | None, scheduler: Scheduler | None, device_
     if device_nodes and any(node.error for node in device_nodes.gpus):
         return "this process may not open its device node"
     return ""
+
+
+def _was_given_all(
+    container: Container | None, scheduler: Scheduler | None, environment: Environment, on_bus: int
+) -> str:
+    """Return what says that this process has all GPUs; empty if nothing does.
+
+    Images of NVIDIA set the variable themselves, and a step may have fewer GPUs than its job: it is no proof.
+    """
+    if container and container.kind:
+        return "NVIDIA_VISIBLE_DEVICES is all" if environment.get("NVIDIA_VISIBLE_DEVICES") == "all" else ""
+    if scheduler is None or scheduler.kind != "slurm":
+        return ""
+    named = scheduler.step_granted.get("SLURM_STEP_GPUS") or scheduler.granted.get("SLURM_JOB_GPUS", "")
+    count = len(named.split(",")) if named else 0
+    return f"the job was granted {amount(count, 'GPU')}" if count >= on_bus else ""
 
 
 def _missing_from_cuda_alone(bus: tuple[PciDevice, ...], cuda_driver: CudaDriver) -> list[PciDevice]:

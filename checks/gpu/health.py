@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tfgpu_doctor.checks.devices import device_of
-from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, title
+from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, tell_silent, title
 from tfgpu_doctor.checks.gpu.readings import memory_errors
 from tfgpu_doctor.checks.gpu.trouble import TROUBLES, in_trouble, signs_of_loss, why_harmless
 from tfgpu_doctor.knowledge import Knowledge
@@ -116,6 +116,10 @@ def memory_is_sound(
             yield Evidence(
                 f"GPU {gpu.index}: {said if _counts_errors(gpu) else f'not measured: {_why_not_measured(gpu)}'}"
             )
+    told = [
+        gpu for gpu, findings in gpus if findings or gpu.health.ecc or _counts_errors(gpu)
+    ]  # ECC may be off on purpose
+    yield from tell_silent(told, [gpu for gpu, _ in gpus], found=any(findings for _, findings in gpus))
 
 
 def _has_errors(gpu: NvmlGpu, knowledge: Knowledge) -> bool:
@@ -238,9 +242,11 @@ def no_reset_is_asked_for(
 
     Fix: end the programs that use the GPU, then reset it (`nvidia-smi --gpu-reset -i N`) or reboot, as the driver requests.
     """
-    told = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if gpu.health.recovery_action]
+    used = gpus_in_use(nvml, cuda_driver)
+    told = [gpu for gpu in used if gpu.health.recovery_action]
     if not told:
         raise NotMeasured("this driver does not report whether a GPU needs a reset")
+    yield from tell_silent(told, used, found=any(gpu.health.recovery_action != "none" for gpu in told))
     for gpu in told:
         action = gpu.health.recovery_action
         if action == "none":

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from tfgpu_doctor.model import Evidence, NotMeasured
 from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, GpuProcess, Nvml, NvmlGpu
 
@@ -17,6 +18,17 @@ def gpus_in_use(nvml: Nvml, cuda_driver: CudaDriver | None) -> list[NvmlGpu]:
     visible = {place(gpu.pci_address) for gpu in (cuda_driver.gpus if cuda_driver else ()) if gpu.pci_address}
     seen = [gpu for gpu in nvml.gpus if place(gpu.pci_address) in visible]
     return seen or list(nvml.gpus)
+
+
+def tell_silent(told: Sequence[NvmlGpu], gpus: Iterable[NvmlGpu], *, found: bool) -> Iterator[Evidence]:
+    """Tell of which GPUs NVML does not report what it reports of others of their model; skip if nothing was found."""
+    places, models = {gpu.index for gpu in told}, {gpu.name for gpu in told if not gpu.mig}
+    silent = [gpu for gpu in gpus if gpu.index not in places and gpu.name in models and not gpu.mig]
+    words = f"NVML does not report this of {', '.join(map(title, silent))}, and does of others of its model"
+    if silent and not found:
+        raise NotMeasured(words)
+    if silent:
+        yield Evidence(words)
 
 
 def chosen(environment: Environment | None, cuda_driver: CudaDriver | None) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfgpu_doctor.checks.devices import device_of, devices_of, figures_of
-from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, place, title
+from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, place, tell_silent, title
 from tfgpu_doctor.checks.gpu.readings import nvlinks, pcie_link
 from tfgpu_doctor.checks.gpu.throttling import is_of_laptop
 from tfgpu_doctor.checks.machine.pci_bus import lane_speeds
@@ -177,7 +177,8 @@ def nvlinks_are_up(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yielded
 
     Fix: reset the GPUs or reboot; the kernel log says why a link went down.
     """
-    gpus = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if gpu.health.nvlinks]
+    used, are_down = gpus_in_use(nvml, cuda_driver), False
+    gpus = [gpu for gpu in used if gpu.health.nvlinks]
     if not gpus:
         raise Skip("no GPU has NVLink, or NVML does not report it")
     for gpu in gpus:
@@ -190,6 +191,7 @@ def nvlinks_are_up(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yielded
         yield Evidence(f"GPU {gpu.index}: {figures}" + (f" ({', '.join(errors[:4])})" if errors else ""))
         if len(up) >= most or gpu.mig:
             continue
+        are_down = True
         # Every GPU has the same links to switches; bridges between cards may differ.
         severity: Severity = "error" if switched else "info"
         down = ", ".join(str(link.index) for link in gpu.health.nvlinks if not link.active)
@@ -208,6 +210,7 @@ def nvlinks_are_up(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yielded
             devices=(device_of(gpu),),
             figures=nvlinks(gpu, most),
         )
+    yield from tell_silent(gpus, used, found=are_down)
 
 
 @check(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tfgpu_doctor.checks.devices import device_of
-from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, title
+from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, tell_silent, title
 from tfgpu_doctor.checks.gpu.readings import heat_and_clocks, limit_in_force, power_limits
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Stage, Yielded, check
@@ -29,6 +29,10 @@ _CONNECT = (
 )
 
 
+def _slowing(gpu: NvmlGpu) -> list[str]:
+    return [name for name in _SLOWING if name in (gpu.health.throttle_reasons or ())]
+
+
 def is_of_laptop(gpu: NvmlGpu) -> bool:
     """Whether its name is a name of an NVIDIA laptop GPU."""
     return bool(_LAPTOP.search(gpu.name))
@@ -50,12 +54,13 @@ def nothing_slows_gpu_down(nvml: Nvml, cuda_driver: CudaDriver | None = None) ->
 
     Fix: improve the cooling (fans, dust, airflow) or the power supply and its cables.
     """
-    told = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if _tells_of_heat(gpu)]
+    used = gpus_in_use(nvml, cuda_driver)
+    told = [gpu for gpu in used if _tells_of_heat(gpu)]
     if not told:
         raise NotMeasured("NVML reports neither temperatures nor what limits the clocks")
+    yield from tell_silent(told, used, found=any(_slowing(gpu) or _is_too_hot(gpu) for gpu in told))
     for gpu in told:
-        reasons = [name for name in _SLOWING if name in (gpu.health.throttle_reasons or ())]
-        hot = _is_too_hot(gpu)
+        reasons, hot = _slowing(gpu), _is_too_hot(gpu)
         if not reasons and not hot:
             yield Evidence(f"GPU {gpu.index}: {', '.join(_figures(gpu))}")
             continue

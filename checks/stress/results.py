@@ -21,7 +21,7 @@ from tfgpu_doctor.model import (
     check,
 )
 from tfgpu_doctor.model.amounts import amount
-from tfgpu_doctor.model.facts.stress import Exactness, MemoryPattern, StressedGpu, StressTest
+from tfgpu_doctor.model.facts.stress import Exactness, MemoryPattern, Speed, StressedGpu, StressTest
 from tfgpu_doctor.model.tags import STRESS, UNFIT
 
 _DETERMINISM = "https://www.tensorflow.org/api_docs/python/tf/config/experimental/enable_op_determinism"
@@ -30,6 +30,9 @@ _ON_GPU = "device:GPU:"
 REPLACE = (
     "Do not use this GPU. Remove any overclocking, check its power cables and its seating, and test it longer with "
     "`tfgpu-doctor --level soak`; if it fails again, replace it."
+)
+_ANOTHER_RELEASE = (
+    "Try another release of TensorFlow and its CUDA libraries; if the result is still wrong, the GPU is faulty."
 )
 
 
@@ -95,25 +98,51 @@ def results_repeat(stress: StressTest) -> Yielded:
     """
     wrong, lacking = False, []
     for gpu in under_stress(stress):
-        judged = False
+        judged, whole = False, True
         same: list[list[Exactness]] = []
+        for found in _no_numbers(gpu, stress):
+            wrong = True
+            yield found
         for kind in dict.fromkeys((each.operation, each.precision) for each in gpu.exactness):
             rows = [each for each in gpu.exactness if (each.operation, each.precision) == kind and _counts(each)]
             mismatches = sum(each.mismatches for each in rows)
+            whole = whole and bool(rows)
             if not rows or (mismatches and not gpu.deterministic):
                 continue
             judged = True
-            found = _unequal(gpu, rows, mismatches) if mismatches else _off(gpu, rows, stress)
-            if found:
+            fault = _unequal(gpu, rows, mismatches) if mismatches else _off(gpu, rows, stress)
+            if fault:
                 wrong = True
-                yield found
+                yield fault
             else:
                 same.append(rows)
         if same:
             yield Evidence(_same(gpu, same))
-        if not judged:
+        if not (judged and whole):
             lacking.append(gpu)
     yield from tell_missing(not_measured(lacking, stress), found=wrong)
+
+
+def _no_numbers(gpu: StressedGpu, stress: StressTest) -> Iterator[Finding]:
+    """Yield the findings for products whose result is no number: their factors neither grow nor fade."""
+    for precision in dict.fromkeys(row.precision for row in gpu.speeds if _is_no_number(row)):
+        others = [other for other in stress.tested if other.name == gpu.name and other.index != gpu.index]
+        right = [called(other) for other in others if not any(map(_is_no_number, other.speeds)) and other.speeds]
+        yield Finding(
+            f"{called(gpu)} multiplies until the products in {precision} are no numbers any more",
+            cause="hardware_faulty_gpu" if right else UNDETERMINED,
+            confidence="medium" if right else "low",
+            evidence=(
+                "the sustained products of random matrices ended with an infinite value or NaN",
+                *([f"numbers on {', '.join(right)}"] if right else ()),
+            ),
+            fix=Fix(REPLACE if right else _ANOTHER_RELEASE),
+            devices=(device_of(gpu),),
+        )
+
+
+def _is_no_number(row: Speed) -> bool:
+    return row.iterations > 0 and not row.error and not row.finite
 
 
 def _counts(each: Exactness) -> bool:
@@ -169,11 +198,7 @@ def _off(gpu: StressedGpu, rows: Sequence[Exactness], stress: StressTest) -> Fin
             if right
             else "no other GPU of its model shows whether the GPU or a library is at fault",
         ),
-        fix=Fix(
-            REPLACE
-            if right
-            else "Try another release of TensorFlow and its CUDA libraries; if the result is still wrong, the GPU is faulty."
-        ),
+        fix=Fix(REPLACE if right else _ANOTHER_RELEASE),
         devices=(device_of(gpu),),
         figures=figures_of(device_of(gpu), [(f"{_kind(each)}: error in rounding tolerances", off, "")]),
     )

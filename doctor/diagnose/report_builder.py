@@ -30,6 +30,8 @@ from tfgpu_doctor.model.report import (
 )
 from tfgpu_doctor.model.tags import UNFIT, Goal
 
+# Why TensorFlow leaves a GPU out that is not at fault.
+_CHOICES = ("gpu_below_min_multiprocessor_count", "gpu_compute_capability_too_old")
 _NO_LIMITS = ("gpu_idle", "none")  # reasons of NVML that do not reduce the clocks
 
 
@@ -50,7 +52,7 @@ def build_report(
     asked = goals or results  # without a goal among the checks nothing is healthy, but what was asked may be judged
     passed = any(result.outcome in ("pass", "warn") for result in asked)
     untried = facts.quick or facts.simulated or (facts.target is None and facts.runtime is None)
-    computes = None if untried else _computes(results)
+    computes = None if untried else _computes(results, facts)
     fit = _fit(results, computes, facts)
     return bound(
         Report(
@@ -79,12 +81,22 @@ def build_report(
     )
 
 
-def _computes(results: Sequence[Result]) -> bool | None:
-    """Return whether TensorFlow computes on a GPU; None if that was not tried."""
+def _computes(results: Sequence[Result], facts: Facts) -> bool | None:
+    """Return whether TensorFlow computes on a GPU; None if that was not tried, or not on each that it lists."""
     goal = next((each for each in results if each.goal in _GOALS), None)
     if goal is None or goal.outcome in ("skip", "crash") or _is_waived(goal, results):
         return None
-    return goal.outcome in ("pass", "warn")
+    # A warning, such as kernels that were still compiled at the deadline, may stand where nothing was computed.
+    return goal.outcome in ("pass", "warn") and (_products(facts) or None)
+
+
+def _products(facts: Facts) -> bool:
+    """Whether a product of matrices was right on every GPU that TensorFlow lists."""
+    runtime = facts.runtime
+    if runtime is None:
+        return False
+    right = {each.device for each in runtime.computations if each.operation == "matmul" and each.is_right}
+    return bool(right) and len(right) >= len(runtime.gpus)
 
 
 def _fit(results: Sequence[Result], computes: bool | None, facts: Facts) -> bool | None:
@@ -98,6 +110,9 @@ def _fit(results: Sequence[Result], computes: bool | None, facts: Facts) -> bool
         return False
     if any((result.reason == IGNORED or result.outcome == "crash") and UNFIT in result.tags for result in results):
         return None
+    lists = next((each for each in results if each.goal == "registers"), None)
+    if lists and any(each.cause not in _CHOICES for each in lists.findings):
+        return None  # TensorFlow leaves a GPU out, and nobody knows why
     accounts = next((each.outcome for each in results if each.goal == "accounts"), "")
     accounted = accounts in ("pass", "warn") or (accounts == "skip" and not _has_more_gpus(facts))
     return True if computes and accounted else None

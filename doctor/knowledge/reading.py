@@ -116,7 +116,11 @@ class Knowledge:
 
     def opened_libraries(self, tensorflow: str, cuda: str, cudnn: str) -> list[OpenedLibrary]:
         """The libraries that a release built with that CUDA and cuDNN opens; without CUDA's rows if they are unknown."""
-        rows = [row for row in self._opened_libraries if not row.since or version(row.since) <= version(tensorflow)]
+        release = version(tensorflow)
+        rows = [
+            row for row in self._opened_libraries
+            if (not row.since or version(row.since) <= release) and not (row.until and version(row.until) <= release)
+        ]  # fmt: skip
         known = [row.cuda for row in rows if row.cuda and _covers(row.cuda, cuda)]
         closest = max(known, key=len, default="")
         return [

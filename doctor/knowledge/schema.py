@@ -231,6 +231,7 @@ class OpenedLibrary(msgspec.Struct, frozen=True):
     cudnn: str
     asked_by: str
     since: str
+    until: str
     source: str
     checked: str
 

@@ -34,7 +34,8 @@ def advice_for(capability: str = "8.6", **fields: str) -> Advice:
         ("8.0", {"driver": "525.60.12"}, "2.14.1"),
         ("7.0", {"driver": "470.57.02", "python": "3.10"}, "2.14.1"),
         ("7.0", {"driver": "450.80.02", "python": "3.8"}, "2.13.1"),
-        ("7.0", {"driver": "450.80.01"}, None),
+        ("7.0", {"driver": "450.80.01"}, "2.4.4"),  # of CUDA 11 only 11.0 runs on a driver older than 450.80.02
+        ("7.0", {"driver": "450.36.05"}, None),
         ("6.1", {"driver": "580.65.06"}, "2.21.0"),
         ("5.2", {"driver": "550.54.15"}, "2.16.2"),
         ("5.0", {"driver": "470.57.02"}, "2.14.1"),
@@ -148,7 +149,7 @@ def test_another_system_or_python_does_not_have_the_environment_of_this_one(
 
 
 def test_a_newer_driver_leaves_the_environment() -> None:
-    advice = advice_for("8.0", driver="450.80.01", python="3.12", interpreter=HERE)
+    advice = advice_for("8.0", driver="450.36.05", python="3.12", interpreter=HERE)
     assert [lift.commands[0].split(" ")[0] for lift in advice.lifts] == [HERE]
 
 

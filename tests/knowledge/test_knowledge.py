@@ -144,7 +144,9 @@ def test_a_version_that_is_none_is_older_than_any() -> None:
     ("tensorflow", "cuda", "cudnn", "expected"),
     [
         ("2.4.0", "11.0", "8", {"libcusolver.so.10", "libcudnn.so.8", "libcudnn_ops_infer.so.8", "libcudart.so.11.0"}),
-        ("2.10.1", "11.2", "8", {"libcusolver.so.11", "libcudnn.so.8", "libcuda.so.1"}),
+        ("2.10.1", "11.2", "8", {"libcusolver.so.11", "libcudnn.so.8", "libcuda.so.1", "libcurand.so.10"}),
+        ("2.13.1", "11.8", "8", {"libcufft.so.10", "libcurand.so.10"}),
+        ("2.14.0", "11.8", "8", {"libcufft.so.10"}),
         ("2.19.1", "12.5.1", "9", {"libcusolver.so.11", "libcufft.so.11", "libcudnn_graph.so.9", "libnvJitLink.so.12"}),
         ("2.21.0", "12.5.1", "9", {"libnvidia-ml.so.1"}),
     ],
@@ -154,6 +156,7 @@ def test_a_release_opens_the_libraries_of_its_cuda(tensorflow: str, cuda: str, c
     assert expected <= set(names)
     assert len(names) == len(set(names))
     assert ("libnvidia-ml.so.1" in names) == (version(tensorflow) >= version("2.20"))
+    assert ("libcurand.so.10" in names) == (version(tensorflow) < version("2.14"))
 
 
 @pytest.mark.parametrize(("cuda", "cudnn"), [("", ""), ("64_112", "64_8"), ("99.1", "99")])

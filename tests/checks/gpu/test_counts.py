@@ -60,6 +60,35 @@ def test_a_gpu_that_nvml_does_not_list_for_a_reason_is_no_fault(judge: Judge, ma
 
 
 @pytest.mark.parametrize(
+    ("sections", "words"),
+    [
+        (
+            {"container": DOCKER, "environment": variables(NVIDIA_VISIBLE_DEVICES="all")},
+            "though NVIDIA_VISIBLE_DEVICES is all",
+        ),
+        (
+            {"scheduler": Scheduler(kind="slurm", job="1", granted={"SLURM_JOB_GPUS": "0,1"})},
+            "though the job was granted 2 GPUs",
+        ),
+    ],
+    ids=["a container", "a job"],
+)
+def test_a_gpu_that_was_given_and_is_missing_is_not_accounted_for(
+    judge: Judge, sections: dict[str, Any], words: str
+) -> None:
+    machine = two_on_the_bus({}, **sections)
+    assert words in judge.skips(all_know_the_same_gpus, machine)
+    assert diagnose(machine).fit is None
+
+
+def test_a_step_may_have_fewer_gpus_than_its_job(judge: Judge) -> None:
+    job = Scheduler(
+        kind="slurm", job="1", granted={"SLURM_JOB_GPUS": "0,1"}, step="0", step_granted={"SLURM_STEP_GPUS": "0"}
+    )
+    assert "did not give it" in judge.passes(all_know_the_same_gpus, two_on_the_bus({}, scheduler=job))
+
+
+@pytest.mark.parametrize(
     ("second", "cause", "confidence", "words"),
     [
         (

@@ -12,6 +12,7 @@ from stressed import (
     hung,
     left_alone,
     pattern,
+    speed,
     stress,
     stress_round,
     stressed_gpu,
@@ -90,6 +91,20 @@ def test_a_wrong_result_that_repeats_is_the_gpus_where_another_is_right(judge: J
 )
 def test_what_was_not_measured_is_no_pass(judge: Judge, rows: tuple[object, ...]) -> None:
     assert "did not reach this measurement" in judge.skips(results_repeat, machine(with_round(exactness=rows)))
+
+
+def test_a_kind_that_was_tried_and_not_measured_is_no_pass(judge: Judge) -> None:
+    failed = exactness("convolution", iterations=0, error="InternalError: none")
+    assert "was not measured" in judge.skips(results_repeat, machine(with_round(exactness=(exactness(), failed))))
+
+
+@pytest.mark.parametrize(("gpus", "cause"), [(1, "undetermined"), (2, "hardware_faulty_gpu")])
+def test_products_that_are_no_numbers_are_a_fault(judge: Judge, gpus: int, cause: str) -> None:
+    wrong = with_round(0, speeds=(speed("float32"), speed("float16", finite=False)))
+    finding = judge.finding(results_repeat, machine(wrong, *(stressed_gpu(index) for index in range(1, gpus))))
+    assert (finding.cause, len(finding.devices)) == (cause, 1)
+    assert finding.message.startswith("GPU 0 ")
+    assert "products in float16 are no numbers" in finding.message
 
 
 def test_no_load_says_why(judge: Judge) -> None:

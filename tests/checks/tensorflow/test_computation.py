@@ -228,6 +228,21 @@ def test_what_was_not_measured_is_not_healthy(done: int) -> None:
     assert (report.healthy, report.computes, report.fit) == (False, None, None)
 
 
+@pytest.mark.parametrize("done", [0, 1, 3])
+def test_kernels_that_are_still_compiled_are_no_computation(done: int) -> None:
+    """The finding and its fix stay, and nobody knows whether the GPUs compute."""
+    report = diagnose(broken(**several(16) | {"runtime": sixteen(50.0, 2.0, done, log=(PTX,))}))
+    assert [cause.label for cause in report.causes] == ["ptx_jit_startup_delay"]
+    assert (report.computes, report.fit) == (None, None)
+
+
+def test_a_gpu_that_tensorflow_leaves_out_for_no_known_reason_may_be_unfit() -> None:
+    machine = several(2) | {"runtime": run(computation("matmul"), computation("convolution"))}
+    report = diagnose(broken(**machine))
+    assert [cause.label for cause in report.causes] == ["undetermined"]
+    assert (report.computes, report.fit) == (True, None)
+
+
 @BOTH
 def test_a_gpu_that_gives_no_answer_for_most_of_the_deadline_hangs(judge: Judge, check: Check, operation: str) -> None:
     finding = judge.finding(check, runtime=sixteen(5.0, 0.5, 28))
