@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from tfgpu_doctor.accept.learning_fleet import MEASUREMENTS as MEASUREMENTS
     from tfgpu_doctor.accept.learning_fleet import FleetNode as FleetNode
     from tfgpu_doctor.accept.learning_fleet import learn_from_nodes as learn_from_nodes
+    from tfgpu_doctor.accept.quantities import speed_in as speed_in
     from tfgpu_doctor.accept.reading import file_of as file_of
     from tfgpu_doctor.accept.reading import shipped_profiles as shipped_profiles
+    from tfgpu_doctor.accept.rules_stress import why_not_loaded as why_not_loaded
     from tfgpu_doctor.accept.rules_suites import not_measured as not_measured
     from tfgpu_doctor.accept.terms import Profile as Profile
     from tfgpu_doctor.accept.terms import bytes_of as bytes_of
@@ -38,6 +40,8 @@ __getattr__ = exported(
         "learn_from_nodes": "learning_fleet",
         "file_of": "reading",
         "shipped_profiles": "reading",
+        "speed_in": "quantities",
+        "why_not_loaded": "rules_stress",
         "not_measured": "rules_suites",
         "Profile": "terms",
         "bytes_of": "terms",

@@ -9,6 +9,7 @@ from packaging.specifiers import SpecifierSet
 
 from tfgpu_doctor.accept.quantities import QUANTITIES
 from tfgpu_doctor.accept.requirement import Case, Requirement
+from tfgpu_doctor.accept.rules_stress import why_stopped
 from tfgpu_doctor.accept.terms import gpu_range
 from tfgpu_doctor.model.facts.stress import LEVELS
 from tfgpu_doctor.model.tags import GPU_LOST, STRESS, SUITES_STOPPED, requirement
@@ -64,7 +65,7 @@ def _checks_behind(row: Requirement, case: Case) -> Iterable[str]:
         return _before(row.check, case)
     if row.outcome == "not measured":
         lost = _ids(case, SUITES_STOPPED) if kind in _MEASURED_BY_SUITES else []
-        return [*lost, *_before_measuring(row, case)]
+        return [*lost, *_stopping_load(row, case), *_before_measuring(row, case)]
     if kind == "gpus" and _bus_has_enough(case):
         return _ids(case, GPU_LOST)
     if kind in ("speed-ups", "metric-fractions"):
@@ -92,6 +93,15 @@ def _before_measuring(row: Requirement, case: Case) -> list[str]:
     judging = case.report.tagged(requirement(row.key)) if row.key in ("driver", "tensorflow") else []
     result = judging[0] if judging else case.report.find(case.goal)
     return [*result.blocked_by, result.id] if result and result.outcome in ("fail", "blocked") else []
+
+
+def _stopping_load(row: Requirement, case: Case) -> list[str]:
+    """Return the checks that found errors under load, if the stress test of a GPU stopped, and each was tested otherwise."""
+    stress = case.facts.stress
+    if row.key != "level" or stress is None or len(stress.tested) < len(stress.gpus):
+        return []
+    failed = [result.id for result in case.report.tagged(STRESS) if result.outcome == "fail"]
+    return failed if any(map(why_stopped, stress.tested)) else []
 
 
 def _names(id: str, words: str, case: Case) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tfgpu_doctor._project import report_it
 from tfgpu_doctor.accept.requirement import Case, Requirement
+from tfgpu_doctor.accept.rules_machine import how_to_unblock
 from tfgpu_doctor.accept.terms import Allowed, Profile
 from tfgpu_doctor.model import SEVERITIES, Finding
 from tfgpu_doctor.model.report import NOT_EXAMINED, Result
@@ -111,17 +112,37 @@ def _nothing_found(case: Case) -> Requirement:
     passed = sum(result.outcome in _PASSING for result in case.counted)
     if not passed:
         return asked.unmeasured("no check could be judged", "under `checks`, select checks that apply to this machine")
-    return asked.met(f"{passed} passed, {_not_judged(case.counted)}")
+    blocked = [result for result in case.counted if result.outcome == "blocked" and not _is_out_of_place(result, case)]
+    if silent := [result for result in blocked if not _is_told(result, case)]:
+        blockers = dict.fromkeys(id for result in silent for id in result.blocked_by)
+        told = f"{', '.join(result.id for result in silent)} could not be judged: blocked by {', '.join(blockers)}"
+        return asked.unmeasured(told, how_to_unblock(blockers))
+    return asked.met(f"{passed} passed, {_not_judged(case, blocked)}")
 
 
-def _not_judged(counted: Sequence[Result]) -> str:
+def _is_out_of_place(blocked: Result, case: Case) -> bool:
+    """Return whether a blocked check judges what the profile does not require: a GPU."""
+    before = [case.report.find(id) for id in blocked.blocked_by]
+    return any(each and all(is_as_asked(one.cause, case.profile) for one in each.findings) for each in before)
+
+
+def _is_told(blocked: Result, case: Case) -> bool:
+    """Return whether another row fails that names what blocks a check: that of the goal, or its own."""
+    goal = case.report.find(case.goal)
+    named = {case.goal, *(goal.blocked_by if goal else ())}
+    return blocked.id in case.profile.checks.require or not named.isdisjoint(blocked.blocked_by)
+
+
+def _not_judged(case: Case, blocked: Sequence[Result]) -> str:
     """Return how many checks did not apply, or were not asked for at this level, and which could not be measured."""
-    skipped = [result for result in counted if result.outcome == "skip"]
+    skipped = [result for result in case.counted if result.outcome == "skip"]
+    absent = sum(result.outcome == "blocked" for result in case.counted) - len(blocked)
     unmeasured = [result.id for result in skipped if result.unmeasured]
     unasked = sum(result.reason.startswith(NOT_EXAMINED) for result in skipped)
-    said = [f"{len(skipped) - len(unmeasured) - unasked} did not apply"]
+    said = [f"{len(skipped) + absent - len(unmeasured) - unasked} did not apply"]
     said += [f"{unasked} were not examined"] if unasked else []
     said += [f"{len(unmeasured)} could not be measured: {', '.join(unmeasured)}"] if unmeasured else []
+    said += [f"{len(blocked)} were blocked: {', '.join(result.id for result in blocked)}"] if blocked else []
     return ", ".join(said)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
@@ -57,14 +57,18 @@ def _goal(case: Case) -> Requirement:
         )
     result = case.report.find(case.goal)
     if result and result.blocked_by:
-        names = ", ".join(result.blocked_by)
-        mend = f"mend what {names} finds, or allow it in the profile under `[[allowed]]`, with a reason and a last day"
-        return asked.unmeasured(f"blocked by {names}", mend)
+        return asked.unmeasured(f"blocked by {', '.join(result.blocked_by)}", how_to_unblock(result.blocked_by))
     if result is None or result.outcome in ("skip", "crash"):
         why = (result.reason if result else "") or "it could not be judged"
         return asked.unmeasured(why, case.anew)
     told = "; ".join([finding.message for finding in result.findings] or result.evidence) or result.outcome
     return asked.judged(result.outcome in ("pass", "warn"), told)
+
+
+def how_to_unblock(ids: Iterable[str]) -> str:
+    """Return what to do about checks whose errors block others, although they do not count themselves."""
+    found = f"mend what {', '.join(ids)} finds"
+    return f"{found}, or allow it in the profile under `[[allowed]]`, with a reason and a last day"
 
 
 def listed_gpus(facts: Facts) -> list[str]:

@@ -15,9 +15,11 @@ from tfgpu_doctor.accept.withheld import VARIABLE, hidden_gpus
 from tfgpu_doctor.knowledge import Knowledge, read_knowledge
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts import Facts
-from tfgpu_doctor.model.facts.stress import LEVELS, STRESS_LEVELS, StressedGpu, StressTest
+from tfgpu_doctor.model.facts.stress import LEVELS, STRESS_LEVELS, StressedGpu, StressRound, StressTest
+from tfgpu_doctor.model.soak import least_load_s
 
 ALONE = "end the processes that use the GPU, or add --even-if-busy"
+_SLOWLY = "if TensorFlow takes minutes to start there, with a longer --deadline"
 
 
 def stress_requirements(case: Case) -> Iterator[Requirement]:
@@ -39,14 +41,14 @@ def _level(case: Case) -> Requirement:
         return asked.met(f"level {reached}")
     why = why_not_loaded(facts, case.why_unknown("stress", "the GPUs were not stress-tested"))
     if why or facts.stress is None:
-        return asked.unmeasured(why, ALONE)
+        return asked.unmeasured(why, how_to_load(case))
     if hidden := _hidden(case):
         return asked.unmeasured(hidden, _all_visible(case))
-    if wanted == "soak" and facts.stress.seconds < 60 * case.profile.minutes:
-        return asked.unmeasured(f"the stress test lasted {facts.stress.seconds / 60:.1f} min", case.anew)
-    return asked.met(
-        f"level {reached}, a stress test of {facts.stress.seconds:.0f} s on {_gpus(len(facts.stress.tested))}"
-    )
+    index, seconds = min(((gpu.index, _load_s(gpu)) for gpu in facts.stress.tested), key=lambda each: each[1])
+    if wanted == "soak" and seconds < least_load_s(60 * case.profile.minutes):
+        told = f"GPU {index} was under load for {seconds / 60:.1f} of {case.profile.minutes:g} min"
+        return asked.unmeasured(told, f"{case.anew}; {_SLOWLY}")
+    return asked.met(f"level {reached}, {seconds:.0f} s of load on {_gpus(len(facts.stress.tested))}")
 
 
 def _hidden(case: Case) -> str:
@@ -79,17 +81,49 @@ def why_not_loaded(facts: Facts, otherwise: str) -> str:
         return otherwise
     if stress.interrupted:
         return "the stress test was interrupted"
-    alone = [f"GPU {gpu.index} was not tested: {gpu.untouched}" for gpu in stress.gpus if gpu.untouched]
-    if not alone and len(stress.gpus) != listed:
-        alone = [f"{len(stress.gpus)} of {listed} GPUs were stress-tested"]
-    return "; ".join(alone)
+    told = [f"GPU {gpu.index} was not tested{why}" for gpu in stress.gpus if (why := _why_untested(gpu))]
+    if not told and len(stress.gpus) != listed:
+        told = [f"{len(stress.gpus)} of {listed} GPUs were stress-tested"]
+    return "; ".join(told)
+
+
+def _why_untested(gpu: StressedGpu) -> str:
+    if gpu.untouched:
+        return f": {gpu.untouched}"
+    if stopped := why_stopped(gpu):
+        return f" to the end: {stopped}"
+    return "" if any(map(_measured, gpu.rounds)) else ": nothing was measured on it"
+
+
+def why_stopped(gpu: StressedGpu) -> str:
+    """Return what ended the stress test of a GPU before its time; empty if nothing did."""
+    if gpu.attempt and not gpu.attempt.answered:
+        return f"its process {gpu.attempt.ending}"
+    return gpu.error
+
+
+def _measured(round_: StressRound) -> bool:
+    """Return whether anything of a round has a result: one whose steps all raised an exception put no load on the GPU."""
+    steps = (*round_.exactness, *round_.speeds)
+    return any(each.iterations for each in steps) or any(each.tested_bytes for each in round_.memory)
+
+
+def _load_s(gpu: StressedGpu) -> float:
+    """Return for how long a GPU was under load: the starts of TensorFlow and the copies are not."""
+    return sum(each.seconds for each in gpu.rounds if _measured(each))
+
+
+def how_to_load(case: Case) -> str:
+    """Return how to have every GPU stress-tested."""
+    stress = case.facts.stress
+    return ALONE if stress and len(stress.tested) < len(stress.gpus) else case.anew
 
 
 def _peak(case: Case, precision: Precision, least: float, asked: Asked) -> Requirement:
     facts = case.facts
     why = why_not_loaded(facts, case.why_unknown("stress", f"it requires level deep; the level is {case.report.level}"))
     if why or facts.stress is None:
-        return asked.unmeasured(why, ALONE)
+        return asked.unmeasured(why, how_to_load(case))
     shares = peak_shares(facts.stress, precision)
     unknown = [f"GPU {index}: {share}" for index, share in shares.items() if isinstance(share, str)]
     if unknown:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from tfgpu_doctor.accept.power_caps import missed
 from tfgpu_doctor.accept.requirement import Asked, Case, Requirement
+from tfgpu_doctor.accept.rules_checks import allowed_findings
 from tfgpu_doctor.accept.rules_machine import listed_gpus
 from tfgpu_doctor.accept.rules_stress import ALONE
 from tfgpu_doctor.accept.suite_extent import (
@@ -29,6 +30,7 @@ from tfgpu_doctor.bench import NOISE_LIMIT, SUITE_VERSION, suite_of
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts import Facts
 from tfgpu_doctor.model.facts.bench import Bench, Comparison, Metric
+from tfgpu_doctor.model.tags import SUITES_STOPPED
 
 _NOTHING, _NOT_ON_GPU = "it measured nothing", "nothing of it ran on a GPU"
 _ALL = "all tests"  # the name under which a run is recorded that had no time for any
@@ -90,9 +92,16 @@ def _why_none(case: Case) -> str:
         return case.why_unknown("bench", "the suites were not run")
     if bench.interrupted:
         return "the suites were interrupted"
+    if bench.gpu_lost and not _is_allowed_loss(case):
+        return f"a GPU was lost before they ended: {bench.gpu_lost}"
     if bench.suite_version != SUITE_VERSION:
         return f"version {bench.suite_version or '?'} of the suites measured it, the current version is {SUITE_VERSION}"
     return ""
+
+
+def _is_allowed_loss(case: Case) -> bool:
+    is_allowed = allowed_findings(case.profile, case.today)
+    return any(is_allowed(each.id, finding) for each in case.report.tagged(SUITES_STOPPED) for finding in each.findings)
 
 
 def _asked_for(

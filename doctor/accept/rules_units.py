@@ -9,7 +9,7 @@ from tfgpu_doctor.accept.power_caps import missed
 from tfgpu_doctor.accept.quantities import QUANTITIES, Quantity, Values, said
 from tfgpu_doctor.accept.requirement import Asked, Case, Requirement
 from tfgpu_doctor.accept.rules_machine import listed_gpus
-from tfgpu_doctor.accept.rules_stress import ALONE, why_not_loaded
+from tfgpu_doctor.accept.rules_stress import how_to_load, why_not_loaded
 from tfgpu_doctor.accept.rules_suites import LONGER, counted_bench, why_skipped
 from tfgpu_doctor.accept.suite_extent import gpus_behind, on_devices
 from tfgpu_doctor.accept.vocabulary import ALL_REDUCE, all_reduces, suite_metric
@@ -39,7 +39,7 @@ def stress_values(case: Case, quantity: Quantity, *, highest: bool = False) -> t
         case.facts, case.why_unknown("stress", f"it requires level deep; the level is {case.report.level}")
     )
     if why or stress is None:
-        return {}, why, ALONE
+        return {}, why, how_to_load(case)
     values = quantity.values(stress, highest=highest)
     if isinstance(values, str):
         return {}, values, _AGAIN

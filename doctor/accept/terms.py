@@ -70,7 +70,9 @@ class Profile(_Table, frozen=True, kw_only=True):
     level: Annotated[
         Level, Meta(description="the level of the examination, see [levels](levels.md)", examples=["deep"])
     ] = "standard"
-    minutes: Annotated[float, Meta(ge=1, description='how long `level = "soak"` lasts', examples=[30])] = 10.0
+    minutes: Annotated[
+        float, Meta(ge=1, description='how long each GPU is under load at `level = "soak"`', examples=[30])
+    ] = 10.0
     fail_level: Annotated[
         Severity, Meta(description="findings of at least this severity count", examples=["warning"])
     ] = "error"

@@ -68,9 +68,13 @@ def _not_told(result: BenchReport) -> Iterator[tuple[str, str]]:
         told = "; ".join(f"{name}: {signs}" for name, signs in result.busy.items())
         what = "end them, choose idle GPUs with CUDA_VISIBLE_DEVICES, or add --even-if-busy"
         yield "left-out", f"{IN_USE} ({told}): {what}"
-    yield from (("left-out", text) for text in _silent(result))
+    silent = [*_silent(result)]
+    yield from (("left-out", text) for text in silent)
     if untold := not_compared(result):
         yield "history", untold
+    elif result.reference and not (result.regressions or silent):
+        neither = f"neither this run nor {reference(result)} has a comparison of these suites"
+        yield "history", f"nothing was compared: {neither}; name suites that have one, or leave out --compare"
 
 
 def _silent(result: BenchReport) -> Iterator[str]:

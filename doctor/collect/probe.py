@@ -39,8 +39,11 @@ class Request:
 
     @property
     def stress_deadline_s(self) -> float:
-        """The time limit of an examination with a stress test: level "deep" ends when TensorFlow's time is up."""
-        return self.deadline_s + (self.soak_s if self.level == "soak" else 0.0)
+        """The time limit of an examination with a stress test: level "deep" ends when TensorFlow's time is up.
+
+        Level "soak" has that time twice: its processes start TensorFlow again, and that must not shorten the load.
+        """
+        return 2 * self.deadline_s + self.soak_s if self.level == "soak" else self.deadline_s
 
 
 Deadline = float | Callable[[Request], float] | None  # seconds; None: the deadline of the request

@@ -108,6 +108,9 @@ def _returning(fleet: Fleet, held: Mapping[str, Held], looked: Mapping[str, Look
     notes += [
         f"good, but not known to be mended, so they stay out: {folded(names)}: {why}" for why, names in others.items()
     ]
+    for group in fleet.unjudged:
+        if names := [name for name in group.nodes if name in held and held[name].ours]:
+            notes.append(f"not judged, so they stay out: {folded(names)}: {group.reason}")
     return returning, notes
 
 
@@ -122,12 +125,11 @@ def _reasons(fleet: Fleet, looked: Mapping[str, Look], knowledge: Knowledge) -> 
         for name in bad.intersection(group.again):
             asked = profile_words(looked[name].profile) if name in looked else ""
             found[name] = "requirement", drain_line(f"{asked}{group.title} in test and retest")
-    known = {(name, each.cause) for each in fleet.known for name in each.nodes}
     causes: dict[str, list[CauseGroup]] = {}
     for cause in (each for each in fleet.causes if each.severity == "error"):
         again, own = bad.intersection(cause.again), drains(cause.label, knowledge)
-        for name in cause.nodes:
-            if not {(name, cause.label), (name, cause.id)} & known and (name in again or (own and name in failing)):
+        for name in set(cause.nodes).difference(cause.known):
+            if name in again or (own and name in failing):
                 causes.setdefault(name, []).append(cause)
     return found | {name: (each[0].label, reason_of(each)) for name, each in causes.items()}
 

@@ -109,29 +109,36 @@ def expected_names(folder: str, expect: str | None) -> list[str] | None:
 
     path = expect or os.path.join(folder, EXPECTED_FILE)
     if not Files().exists(path):
-        return _expanded(expect) if expect else None
+        return _expanded("--expect", expect) if expect else None
     try:
         content = Files().read_bytes(path, _MOST_NAMES_BYTES)
     except OSError as error:
         refuse(f"{path} cannot be read: {error.strerror or error}")
-    return _names(path, content)
+    found = _names(path, content)
+    if expect and not found:
+        refuse(f"--expect {path} names no node")
+    return found
 
 
-def _expanded(names: str) -> list[str]:
-    """Return names separated by commas, also as Slurm writes them: n[1-3]. Refuse more than a cluster has."""
+def _expanded(source: str, names: str) -> list[str]:
+    """Return names separated by commas, also as Slurm (n[1-3]) and kubectl (node/n1) write them.
+
+    Refuse more than a cluster has. `source`: where they stand.
+    """
     from tfgpu_doctor.fleet.launched import expand
 
     try:
-        return list(expand(",".join(filter(None, map(str.strip, names.split(","))))))
+        return list(expand(",".join(filter(None, (each.strip().removeprefix("node/") for each in names.split(","))))))
     except ValueError as error:
-        refuse(f"--expect: {error}")
+        refuse(f"{source}: {error}")
 
 
 def _names(path: str, content: bytes) -> list[str]:
     import msgspec
 
     if not content.lstrip().startswith(b"["):
-        return [line.strip() for line in content.decode("utf-8", "replace").splitlines() if line.strip()]
+        lines = filter(None, map(str.strip, content.decode("utf-8", "replace").splitlines()))
+        return [name for line in lines for name in _expanded(path, line)]
     try:
         return decode_json(content, list[str])
     except msgspec.DecodeError as error:

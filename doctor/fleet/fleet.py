@@ -30,6 +30,7 @@ class CauseGroup(msgspec.Struct, frozen=True, kw_only=True):
     severity: Severity
     nodes: tuple[str, ...]
     again: tuple[str, ...] = ()  # the nodes that had it in the retest as well, on the same GPUs
+    known: tuple[str, ...] = ()  # the nodes where somebody looks after it, on every GPU that has it
     examples: tuple[str, ...] = ()  # what some of the nodes say, if they differ in their words
     fix: str = ""  # what to do if nothing more is known; each node's report has its own
 
@@ -43,9 +44,9 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotMeasured(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes that reported, but on which suites that were asked for measured nothing, for one reason."""
+    """Nodes that reported, but did not measure all that was asked for, for one reason."""
 
-    reason: str  # begins with the suite
+    reason: str  # begins with the suite, "stress test" or "GPUs"
     nodes: tuple[str, ...]
 
 

@@ -1,6 +1,7 @@
 """Find what the nodes got, lost, and get and lose again: causes, unmet requirements, and the silence of a node.
 
-A cause has gone only where the check that found it has judged the node again: a skipped or blocked check says nothing.
+A cause has gone only where the check that found it has judged the node again: a skipped or blocked check says nothing, nor
+does one that judged only a part of the GPUs (the outcome `pass in part`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from tfgpu_doctor.fleet.fleet import UNJUDGED
 from tfgpu_doctor.fleet.history import Event
+from tfgpu_doctor.fleet.partly import JUDGED
 from tfgpu_doctor.fleet.store import StoredRun, files, whole
 from tfgpu_doctor.fleet.store_write import UNMET
 
@@ -39,7 +41,7 @@ select node, id, label, devices, arg_max(severity, place) severity, arg_max(titl
 from had join look using (node, place) group by all;
 create or replace temp table judged as
 select node, id, place from checks join run_order using (run, day) semi join item using (node, id)
-where outcome in ('pass', 'warn', 'fail');
+where outcome in {JUDGED};
 create or replace temp table state as
 select item.*, look.place, look.day, case
   when had.place is not null then true

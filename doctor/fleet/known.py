@@ -29,6 +29,8 @@ class KnownIssue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     owner: str
     until: dt.date  # the last day
     why: str = ""
+    # The GPUs that have it, as a report names them: by UUID, else PCI address; of a measurement, GPU:1. None: any.
+    devices: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] | None = None
 
 
 class Recognized(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +41,7 @@ class Recognized(msgspec.Struct, frozen=True, kw_only=True):
     until: dt.date
     why: str
     nodes: tuple[str, ...]
+    devices: tuple[str, ...] = ()  # on these GPUs alone; empty for any
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -72,16 +75,26 @@ class Known:
         self._entries = [(each, frozenset(name for nodes in each.nodes for name in expand(nodes))) for each in issues]
         self._seen: dict[int, set[str]] = {}
 
-    def covers(self, node: str, *names: str) -> bool:
-        """Whether an entry that holds names the node and one of the names of its trouble."""
-        found = [
+    def covers(self, node: str, *names: str, devices: Collection[str] = ()) -> bool:
+        """Whether entries that hold name the node, a name of its trouble, and each GPU that has it (`devices`)."""
+        for place in self._places(node, names, devices):
+            self._seen.setdefault(place, set()).add(node)
+        return self.holds(node, *names, devices=devices)
+
+    def holds(self, node: str, *names: str, devices: Collection[str] = ()) -> bool:
+        """Return the same, and note nothing."""
+        found = [self._entries[place][0] for place in self._places(node, names, devices)]
+        valid = [issue for issue in found if not self._is_over(issue)]
+        named = {device for issue in valid for device in issue.devices or ()}
+        return any(issue.devices is None for issue in valid) or (bool(valid) and named.issuperset(devices))
+
+    def _places(self, node: str, names: Collection[str], devices: Collection[str]) -> list[int]:
+        return [
             place
             for place, (issue, nodes) in enumerate(self._entries)
             if issue.cause in names and (node in nodes or _EVERY in nodes)
+            if issue.devices is None or not set(issue.devices).isdisjoint(devices)
         ]
-        for place in found:
-            self._seen.setdefault(place, set()).add(node)
-        return any(not self._is_over(self._entries[place][0]) for place in found)
 
     def _is_over(self, issue: KnownIssue) -> bool:
         return issue.until < self._today
@@ -90,7 +103,7 @@ class Known:
         """Return the entries that hold and that some node has, with these nodes."""
         return tuple(
             Recognized(
-                cause=issue.cause, owner=issue.owner, until=issue.until, why=issue.why,
+                cause=issue.cause, owner=issue.owner, until=issue.until, why=issue.why, devices=issue.devices or (),
                 nodes=tuple(sorted(self._seen[place])),
             )
             for place, (issue, _) in enumerate(self._entries) if place in self._seen and not self._is_over(issue)
@@ -101,7 +114,8 @@ class Known:
         found = []
         for place, (issue, nodes) in enumerate(self._entries):
             over, seen = self._is_over(issue), place in self._seen
-            named = f"the known issue {issue.cause} on {', '.join(issue.nodes)}"
+            where = f" ({', '.join(issue.devices)})" if issue.devices else ""
+            named = f"the known issue {issue.cause} on {', '.join(issue.nodes)}{where}"
             if over and seen:
                 found.append(f"{named} was to end on {issue.until}: it counts again, ask {issue.owner}")
             elif over:

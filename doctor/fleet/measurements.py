@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
+from tfgpu_doctor.accept import speed_in
 from tfgpu_doctor.fleet.node import Direction, Measurement
 from tfgpu_doctor.fleet.routes import FAR, is_far, numa_nodes_of
 from tfgpu_doctor.model.facts import Facts
@@ -61,13 +62,15 @@ def _of_transfer(transfer: Transfer, gb_per_s: float, models: dict[str, str], no
 
 
 def _of_gpu(gpu: StressedGpu) -> Iterator[Measurement]:
-    """Yield medians over the rounds of the stress test."""
+    """Yield the speeds that a GPU keeps up, and medians of the readings over the rounds of the stress test.
+
+    A bound that `fleet learn` takes from the speeds is compared by `accept` with the same values.
+    """
     device = f"GPU:{gpu.index}"
     for precision in dict.fromkeys(speed.precision for speed in gpu.speeds):
-        speeds = [each.teraflops for each in gpu.speeds if each.precision == precision and each.teraflops]
-        if speeds:
+        if kept_up := speed_in(gpu, precision):
             yield Measurement(
-                name=f"{precision} matrix product", value=median(speeds), unit="TFLOP/s", device=device, model=gpu.name
+                name=f"{precision} matrix product", value=kept_up, unit="TFLOP/s", device=device, model=gpu.name
             )
     clocks = [each.sm_mhz for each in gpu.readings if each.sm_mhz]
     if clocks:

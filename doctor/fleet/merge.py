@@ -32,7 +32,7 @@ from tfgpu_doctor.fleet.history_runs import EarlierRuns, chosen_of, no_points
 from tfgpu_doctor.fleet.known import Known, KnownIssue, Recognized
 from tfgpu_doctor.fleet.outliers import Measured, measured
 from tfgpu_doctor.fleet.reports_read import SECOND_FOLDER, Heard, decode_settings, read_reports
-from tfgpu_doctor.fleet.statuses import statuses
+from tfgpu_doctor.fleet.statuses import statuses, with_known
 from tfgpu_doctor.fleet.store import Store
 from tfgpu_doctor.fleet.store_runs import earlier_in_store
 from tfgpu_doctor.fleet.thresholds import FEWEST_PEERS
@@ -103,6 +103,7 @@ def merge(
     silent = _silent(columns, asked)
     known = Known(issues, today or dt.datetime.now().astimezone().date())
     by_node = statuses(columns, causes + unmet, silent, found.suspects, found.slow_groups, differing, known)
+    causes, unmet = with_known(columns, causes, known), with_known(columns, unmet, known)
     notes += known.notes(columns.number_of)
     return _fleet(
         columns, by_node, reference, asked, known=known.recognized(), files=files, notes=notes, found=found,

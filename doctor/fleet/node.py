@@ -96,6 +96,7 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, str] = {}  # normally the same on all nodes of one kind: versions, counts, limits
     measurements: tuple[Measurement, ...] = ()
     checks: dict[str, Outcome] = {}  # by id
+    partly: dict[str, str] = {}  # by id, why a check judged only a part of the GPUs; an older doctor does not say it
     causes: tuple[Cause, ...] = ()
     unmet: tuple[Unmet, ...] = ()
     profile: str = ""  # the profile that was checked

@@ -10,6 +10,7 @@ from tfgpu_doctor.fleet.fleet import NOT_GRANTED
 from tfgpu_doctor.fleet.hardware import boards_of, driver_codes_of
 from tfgpu_doctor.fleet.measurements import measurements_of
 from tfgpu_doctor.fleet.node import Cause, NodeOutcome, NodeReport, Unmet
+from tfgpu_doctor.fleet.partly import partly_judged
 from tfgpu_doctor.fleet.settings import settings_of
 from tfgpu_doctor.fleet.unjudged import why_unjudged
 from tfgpu_doctor.model import Severity
@@ -44,6 +45,7 @@ def node_report(
         settings=settings_of(facts, report),
         measurements=measurements_of(facts),
         checks={result.id: result.outcome for result in report.results},
+        partly=partly_judged(facts, report),
         causes=tuple(
             Cause(
                 label=cause.label,

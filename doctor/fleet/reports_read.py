@@ -45,6 +45,7 @@ class Heard(msgspec.Struct, frozen=True):
     unjudged: str = ""
     settings: msgspec.Raw = msgspec.Raw(b"{}")
     checks: msgspec.Raw = msgspec.Raw(b"{}")
+    partly: dict[str, str] = {}
     measurements: list[Measurement] = []
     causes: list[Cause] = []
     unmet: list[Unmet] = []
@@ -94,7 +95,8 @@ def decode(content: bytes) -> Heard | str:
         return f"its schema is {heard.schema}; this doctor supports only {NODE_SCHEMA}"
     if not 0 < len(heard.node) <= _LONGEST:
         return f"its node name has {len(heard.node)} characters"
-    if len(heard.measurements) > _MOST_MEASUREMENTS or len(heard.causes) + len(heard.unmet) > _MOST_CAUSES:
+    many = len(heard.causes) + len(heard.unmet) > _MOST_CAUSES or len(heard.partly) > _MOST_CHECKS
+    if len(heard.measurements) > _MOST_MEASUREMENTS or many:
         return "it contains more measurements or causes than any node has"
     return heard
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from tfgpu_doctor.fleet.columns import Columns, Node
 from tfgpu_doctor.fleet.fleet import (
     REPORTED,
@@ -41,13 +43,14 @@ def statuses(
     of_node = _by_node(troubles)
     for node in columns.nodes:
         if node.outcome == REPORTED:
-            found.say([node.name], _alone(node, of_node.get(node.name, ()), known))
+            found.say([node.name], _alone(columns, node, of_node.get(node.name, ()), known))
     for group in troubles:
         if group.severity == "error":
-            found.say((name for name in group.again if not known.covers(name, group.label, group.id)), "bad")
+            found.say((name for name in group.again if not _covered(columns, name, group, known)), "bad")
     for suspect in suspects:
         status: Status = "bad" if suspect.second and suspect.second.slow else "suspect"
-        found.say([suspect.node], "known" if known.covers(suspect.node, suspect.measurement) else status)
+        covered = known.covers(suspect.node, suspect.measurement, devices=[suspect.device] if suspect.device else [])
+        found.say([suspect.node], "known" if covered else status)
     for slow in groups:
         for name in slow.nodes:
             found.say([name], "known" if known.covers(name, slow.measurement) else "suspect")
@@ -67,12 +70,37 @@ def _by_node(troubles: Iterable[CauseGroup]) -> dict[str, list[CauseGroup]]:
     return found
 
 
-def _alone(node: Node, troubles: Sequence[CauseGroup], known: Known) -> Status:
+def _alone(columns: Columns, node: Node, troubles: Sequence[CauseGroup], known: Known) -> Status:
     """Return the status of a node according to its own report. Warnings count if its fail level made it end with findings."""
     if not node.fails and node.exit_code != _FINDINGS:
         return "good" if node.exit_code == 0 else "not judged"
     counted = [each for each in troubles if each.severity == "error"]
     if not counted:
         counted = [each for each in troubles if each.severity == "warning"]
-    covered = [known.covers(node.name, each.label, each.id) for each in counted]
-    return "known" if covered and all(covered) else "fails"
+    covered = [_covered(columns, node.name, each, known) for each in counted]
+    if not covered or not all(covered):
+        return "fails"
+    return "not judged" if node.reason else "known"  # nobody knows what else it has where a part was not examined
+
+
+def _covered(columns: Columns, node: str, group: CauseGroup, known: Known) -> bool:
+    return known.covers(node, group.label, group.id, devices=_devices(columns, node, group))
+
+
+def _devices(columns: Columns, node: str, group: CauseGroup) -> frozenset[str]:
+    return columns.troubles.devices(columns.number_of[node], group.label, group.id)
+
+
+def with_known(columns: Columns, groups: Iterable[CauseGroup], known: Known) -> tuple[CauseGroup, ...]:
+    """Return the causes and requirements, each with the nodes on which it is known."""
+    return tuple(
+        msgspec.structs.replace(
+            group,
+            known=tuple(
+                name
+                for name in group.nodes
+                if known.holds(name, group.label, group.id, devices=_devices(columns, name, group))
+            ),
+        )
+        for group in groups
+    )

@@ -15,7 +15,8 @@ import msgspec
 
 from tfgpu_doctor.fleet.columns import Columns
 from tfgpu_doctor.fleet.fleet import RefusedFile
-from tfgpu_doctor.fleet.reports_read import SECOND_FOLDER, Heard, read_reports
+from tfgpu_doctor.fleet.partly import JUDGED
+from tfgpu_doctor.fleet.reports_read import SECOND_FOLDER, Heard, decode_checks, read_reports
 from tfgpu_doctor.fleet.store import (
     Store,
     StoredRun,
@@ -32,6 +33,7 @@ from tfgpu_doctor.host.files import Files, part_of
 
 NOT_HEARD_OF = "not heard of"
 UNMET = "unmet"  # the label of an unmet requirement in the table of causes
+_IN_PART = "in part"  # ends the outcome of a check that judged only some GPUs: what another one had may not be gone
 _LONGEST = 300
 _NEARBY_DAYS = 1  # a run that is put in before it is complete may get another day later
 Report = tuple[str, dt.datetime]  # node, when its examination began: there is only one report of both
@@ -71,7 +73,7 @@ class _Rows:
     def add(self, heard: Heard, *, retest: bool) -> None:
         """Add the report of a node. Raises msgspec.DecodeError."""
         if not retest:
-            self.columns.add(heard)
+            self.columns.add(_with_parts(heard))
         elif not self.columns.look_again(heard):
             return
         began = time_of(heard.began)
@@ -103,6 +105,15 @@ class _Rows:
         """Add a row for every expected node without a report."""
         for name in sorted(set(names) - self.columns.number_of.keys()):
             self.nodes.append((name, False, NOT_HEARD_OF, "", None, 0.0, None, "", "", "", ""))
+
+
+def _with_parts(heard: Heard) -> Heard:
+    """Return a report in which a check that judged only some GPUs has an outcome that says so. Raises msgspec.DecodeError."""
+    if not heard.partly:
+        return heard
+    checks = decode_checks(bytes(heard.checks))
+    checks |= {id: f"{checks[id]} {_IN_PART}" for id in heard.partly if checks.get(id) in JUDGED}
+    return msgspec.structs.replace(heard, checks=msgspec.Raw(msgspec.json.encode(checks)))
 
 
 _NODES = "node, retest, outcome, reason, began, seconds, exit_code, options, doctor, profile, kind"

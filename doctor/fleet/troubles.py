@@ -50,14 +50,19 @@ class Troubles:
             said = self._words.setdefault(key, Counter())
             if words in said or len(said) < _MOST_WORDS:
                 said[words] += 1
-            self._of_node.setdefault((node, _identity(key)), []).append((key, devices))
+            self._of_node.setdefault((node, _identity(key.label, key.id)), []).append((key, devices))
 
     def look_again(self, heard: Heard, node: int) -> None:
         """Add the retest of a node: the same cause counts, on a GPU that had it before if both say on which."""
         for again, _, devices in _troubles(heard):
-            for key, before in self._of_node.get((node, _identity(again)), ()):
+            for key, before in self._of_node.get((node, _identity(again.label, again.id)), ()):
                 if _may_be_same(before, devices):
                     self._again.setdefault(key, set()).add(node)
+
+    def devices(self, node: int, label: str, id: str) -> frozenset[str]:
+        """Return the GPUs on which a node has this cause; empty for one of the node itself, and for a requirement."""
+        rows = self._of_node.get((node, _identity(label, id)), ())
+        return frozenset(each for key, devices in rows if (key.label, key.id) == (label, id) for each in devices)
 
     def groups(self, what: Literal["cause", "unmet"], names: Sequence[str]) -> tuple[CauseGroup, ...]:
         """Return them, most severe first, then by the number of nodes. `names`: of the nodes, by number."""
@@ -78,9 +83,9 @@ class Troubles:
         )
 
 
-def _identity(key: Key) -> str:
+def _identity(label: str, id: str) -> str:
     """The cause, whichever check ranks first in the report; the check or the requirement where no cause is known."""
-    return key.label if key.label not in ("", UNDETERMINED) else key.id
+    return label if label not in ("", UNDETERMINED) else id
 
 
 def _may_be_same(before: frozenset[str], after: frozenset[str]) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from tfgpu_doctor.accept import hidden_gpus
+from tfgpu_doctor.accept import hidden_gpus, why_not_loaded
 from tfgpu_doctor.fleet.fleet import BUSY, REPORTED, Silence, Unjudged
+from tfgpu_doctor.fleet.partly import unlisted
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts import Facts
+from tfgpu_doctor.model.facts.stress import STRESS_LEVELS, StressTest
 from tfgpu_doctor.model.report import Report
 from tfgpu_doctor.model.tags import Goal
 
@@ -24,6 +26,8 @@ _LOOK = "run `tfgpu-doctor -v` on such a node: it says why each check was skippe
 _CRASHED = "this is a defect of the check and not of the node: send the node's file to those who maintain the check"
 _CRASH = "a check crashed: "
 _AGAIN = "repair that, and examine the node again"
+_LOAD = "stress test"  # begins the reason of a node that was to be stress-tested
+_ALONE = "examine them again at the same level while nobody else uses their GPUs"
 
 
 def why_unjudged(report: Report, exit_code: int) -> str:
@@ -43,13 +47,40 @@ def why_unjudged(report: Report, exit_code: int) -> str:
 
 
 def not_examined(facts: Facts, report: Report) -> dict[str, str]:
-    """Return why a part of the node's GPUs was not examined, by "GPUs", if a variable of the doctor's alone hides them."""
+    """Return why a part of the node's GPUs was not examined as ordered: by "GPUs" those that nothing reached, or by the test.
+
+    At a level without a stress test, only a variable of the doctor's own says that GPUs were to be examined.
+    """
+    if hidden := _hidden_by_variable(facts, report):
+        return {"GPUs": hidden}
+    if report.level not in STRESS_LEVELS:
+        return {}
+    why = why_not_loaded(facts, "no GPU was stress-tested")
+    if why and not _is_told_by_causes(facts.stress, report):
+        return {_LOAD: why}
+    accounts = report.shows("accounts")
+    # Where the check knows why CUDA does not list a GPU, it is withheld on purpose, or a finding of its own.
+    if accounts and accounts.outcome == "skip" and unlisted(facts):
+        return {_LOAD: accounts.reason}
+    return {}
+
+
+def _is_told_by_causes(stress: StressTest | None, report: Report) -> bool:
+    """Return whether an error names each GPU on which the test did not end: then that is what the node has, and judged."""
+    if stress is None or stress.interrupted:
+        return False
+    named = {device for cause in report.causes if cause.severity == "error" for device in cause.devices}
+    open_ = [gpu for gpu in stress.gpus if not (gpu.rounds and gpu.attempt and gpu.attempt.answered) or gpu.error]
+    return bool(open_) and all((gpu.uuid or f"/GPU:{gpu.index}") in named for gpu in open_)
+
+
+def _hidden_by_variable(facts: Facts, report: Report) -> str:
     hidden = len(hidden_gpus(facts, report))
     if not hidden or not facts.nvml or not facts.environment:
-        return {}
+        return ""
     value = facts.environment.get(_VARIABLE)
     count = amount(facts.nvml.gpu_count, "GPU")
-    return {"GPUs": f"{_VARIABLE}={value} hides {hidden} of {count}, which were not examined: unset it"}
+    return f"{_VARIABLE}={value} hides {hidden} of {count}, which were not examined: unset it"
 
 
 def unjudged_nodes(nodes: Iterable[Node], silent: Sequence[Silence], not_judged: Sequence[str]) -> tuple[Unjudged, ...]:
@@ -72,7 +103,7 @@ def unjudged_nodes(nodes: Iterable[Node], silent: Sequence[Silence], not_judged:
 def _of_node(node: Node) -> tuple[str, str]:
     """Return the reason and what to do next."""
     if node.reason:
-        return node.reason, _AGAIN
+        return node.reason, _ALONE if node.reason.startswith(f"{_LOAD}: ") else _AGAIN
     if node.unjudged:
         return node.unjudged, _CRASHED if node.unjudged.startswith(_CRASH) else _LOOK
     return _NO_REASON.format(node.exit_code), _LOOK

@@ -115,7 +115,8 @@ def _unknown(fleet: Fleet, groups: Sequence[CauseGroup]) -> list[CauseGroup]:
 
 def _known_line(known: Recognized) -> str:
     why = f": {short(known.why)}" if known.why else ""
-    return f"{few(known.nodes)}: {short(known.cause)}, {short(known.owner)} until {known.until}{why}"
+    where = f" ({', '.join(map(short, known.devices))})" if known.devices else ""
+    return f"{few(known.nodes)}: {short(known.cause)}{where}, {short(known.owner)} until {known.until}{why}"
 
 
 def _not_measured_line(missed: NotMeasured) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 
 import msgspec
 import pytest
@@ -11,6 +12,7 @@ from judged import TODAY, judged, profile_of, recorded_machine, red, rows_of
 from tfgpu_doctor.accept.certificate import Certificate
 from tfgpu_doctor.accept.examine import reaches_goal
 from tfgpu_doctor.checks import ALL_CHECKS
+from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts import Facts
 
 ECC, TORCH = "a100-uncorrectable-ecc", "torch-after-tensorflow"  # TensorFlow computes on the second alone
@@ -68,6 +70,52 @@ def test_no_machine_is_accepted_because_everything_is_allowed(machine: str, tmp_
 def test_an_allowance_that_has_expired_blocks_again(tmp_path: pathlib.Path) -> None:
     certificate = by(allowing("PKG009", "LIB007", until="2026-11-20"), recorded_machine(TORCH), tmp_path)
     assert (red(certificate), rows_of(certificate)["goal.GPU004"].outcome) == (["checks.PKG009"], "explained")
+
+
+def dying_with_changed_copies() -> Facts:
+    """The copies arrive changed, which LOD004 finds; the GPU dies, which LOD005 would find after it."""
+    facts = recorded_machine("loaded-gpu-dies")
+    assert facts.stress
+    changed = tuple(msgspec.structs.replace(each, mismatches=7) for each in facts.stress.transfers)
+    return msgspec.structs.replace(facts, stress=msgspec.structs.replace(facts.stress, transfers=changed))
+
+
+def test_what_an_ignored_error_hides_is_not_measured(tmp_path: pathlib.Path) -> None:
+    facts = dying_with_changed_copies()
+    certificate = by("[checks]\nignore = ['LOD004']", facts, tmp_path)
+    row = rows_of(certificate)["checks"]
+    assert (row.outcome, red(certificate)) == ("not measured", ["checks"])
+    assert re.fullmatch(r"LOD005, .* could not be judged: blocked by LOD004", row.reason)
+    assert (
+        row.remedy
+        == "mend what LOD004 finds, or allow it in the profile under `[[allowed]]`, with a reason and a last day"
+    )
+    assert red(by(allowing("LOD004"), facts, tmp_path)) == ["checks.LOD005"]
+    assert red(by("[checks]\nselect = ['LOD005', 'GPU']\nignore = ['LOD004']", facts, tmp_path)) == ["checks"]
+
+
+def test_an_ignored_error_that_blocks_nothing_that_counts_is_no_matter(tmp_path: pathlib.Path) -> None:
+    facts = dying_with_changed_copies()
+    blocked = [each.id for each in diagnose(facts).results if "LOD004" in each.blocked_by]
+    ignored = ", ".join(f"'{id}'" for id in ("LOD004", *blocked))
+    assert by(f"[checks]\nignore = [{ignored}]", facts, tmp_path).verdict == "accepted"
+    alone = by("[checks]\nselect = ['GPU', 'DRV']\nignore = ['LOD004']", facts, tmp_path)
+    assert alone.verdict == "accepted"
+
+
+def test_a_required_check_that_an_ignored_error_hides_is_one_red_row(tmp_path: pathlib.Path) -> None:
+    text = "[checks]\nselect = ['GPU', 'LOD005']\nignore = ['LOD004']\nrequire = ['LOD005']"
+    certificate = by(text, dying_with_changed_copies(), tmp_path)
+    assert red(certificate) == ["require.LOD005"]
+    assert rows_of(certificate)["checks"].measured.endswith(", 1 were blocked: LOD005")
+
+
+def test_checks_of_a_gpu_that_is_not_required_did_not_apply(tmp_path: pathlib.Path) -> None:
+    certificate = by("gpus = 0", recorded_machine("vm-without-gpu"), tmp_path)
+    row = rows_of(certificate)["checks"]
+    assert (certificate.verdict, row.outcome) == ("accepted", "met")
+    assert "blocked" not in row.measured
+    assert sum(map(int, re.findall(r"\d+(?= (?:passed|did|were|could))", row.measured))) == len(ALL_CHECKS) - 1
 
 
 def test_what_blocks_the_goal_is_named_if_it_does_not_count(tmp_path: pathlib.Path) -> None:

@@ -28,6 +28,21 @@ def test_a_gpu_that_was_lost_meanwhile_does_not_explain_a_level_that_was_not_ask
     assert red(certificate) == ["checks.BEN003", "level"]
 
 
+ONE_CHECK = 'suites = ["device_placement"]\n[checks]\nselect = ["GPU004"]\n'
+
+
+def test_a_gpu_that_was_lost_meanwhile_is_told_whatever_checks_count(tmp_path: pathlib.Path) -> None:
+    whole = msgspec.structs.replace(healthy(), bench=bench(comparison()))
+    assert judged(whole, profile_of(ONE_CHECK, tmp_path)).verdict == "accepted"
+    lost = msgspec.structs.replace(healthy(), bench=bench(comparison(), gpu_lost="cuInit returned 999"))
+    certificate = judged(lost, profile_of(ONE_CHECK, tmp_path))
+    assert red(certificate) == ["suites"]
+    assert rows_of(certificate)["suites"].reason == "a GPU was lost before they ended: cuInit returned 999"
+    allowed = "[[allowed]]\ncheck = 'BEN003'\nreason = 'known'\nexpires = 2027-01-01\n"
+    assert red(judged(lost, profile_of(ONE_CHECK + allowed, tmp_path))) == []
+    assert red(judged(lost, profile_of(ONE_CHECK, tmp_path))) == ["suites"]
+
+
 def test_the_time_that_it_took_has_one_decimal() -> None:
     assert judged(healthy(), shipped("ci"), seconds=12.3456).seconds == 12.3
 

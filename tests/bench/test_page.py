@@ -335,6 +335,24 @@ def test_what_cannot_be_told_is_neither_a_pass_nor_a_fault(
     assert ("Inconclusive" in words) == (code == 3)
 
 
+@pytest.mark.parametrize("format_", ["text", "markdown", "html"])
+def test_metrics_alone_are_not_compared_with_a_reference(format_: str) -> None:
+    """A suite without a comparison, such as numerics: without a reference its metrics are all that was asked for."""
+    alone = msgspec.structs.replace(result(), problems=())
+    assert ended(alone).exit_code == 0
+    found = ended(msgspec.structs.replace(alone, reference="before", reference_runs=1))
+    assert found.exit_code == 3
+    page = render_bench(found, format_)
+    words = " ".join((Text(page).words if format_ == "html" else page).replace("\\", "").split())
+    why = "nothing was compared: neither this run nor the reference before has a comparison of these suites"
+    assert f"{why}; name suites that have one, or leave out --compare" in words
+
+
+def test_where_nothing_was_measured_this_alone_is_told() -> None:
+    nothing = msgspec.structs.replace(result(), problems=(), metrics=(), reference="before")
+    assert ended(nothing).why == ("nothing was measured: no GPU",)
+
+
 @pytest.mark.parametrize("furthest", [1.03, 1.1, 1.3, 1.58, 2.5, 40.0, 1e300])
 def test_the_words_of_a_scale_of_changes_have_room(furthest: float) -> None:
     ticks = change_scale([1 / furthest, furthest]).ticks

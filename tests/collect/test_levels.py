@@ -87,7 +87,7 @@ def test_only_the_levels_with_a_load_may_take_its_time(level: Level) -> None:
     request = Request(python="python", level=level, deadline_s=120.0, soak_s=600.0)
     limits = {each.name: each.limit_s(request) for each in ALL_PROBES}
     assert limits["runtime"] == 120.0
-    assert limits["stress"] == (720.0 if level == "soak" else 120.0)
+    assert limits["stress"] == (840.0 if level == "soak" else 120.0)
     assert limits["system"] == 20.0
     assert (request.quick, request.stresses) == (level == "quick", level in ("deep", "soak"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import pathlib
 
+import msgspec
 import pytest
 from doctor_command import run_doctor
 from made_up_fleet import MadeUpFleet
@@ -12,11 +13,13 @@ from made_up_fleet import MadeUpFleet
 pytest.importorskip("duckdb", reason="the extra fleet is not installed")
 pytest.importorskip("numpy", reason="the extra fleet is not installed")
 
+from tfgpu_doctor.fleet.acting import plan
 from tfgpu_doctor.fleet.fleet import Fleet
 from tfgpu_doctor.fleet.known import KnownError, read_known
 from tfgpu_doctor.fleet.merge import merge
 from tfgpu_doctor.fleet.node import Cause, Unmet
 from tfgpu_doctor.fleet.page import render_fleet
+from tfgpu_doctor.knowledge import read_knowledge
 
 TODAY = dt.date(2026, 11, 23)
 ENTRY = '[[known]]\nnodes = ["{nodes}"]\ncause = "{cause}"\nowner = "anna"\nuntil = {until}\nwhy = "RMA 4711"\n'
@@ -153,9 +156,96 @@ def test_a_node_that_ends_with_findings_because_of_a_warning(folder: pathlib.Pat
     assert merge(str(folder), issues=read_known(str(file)), today=TODAY).statuses["known"] == ("n00003",)
 
 
+FIRST, SECOND = "GPU-0-0", "GPU-1-1"
+ON = 'devices = ["{}"]\n'
+
+
+def with_devices(folder: pathlib.Path, entries: str, *causes: Cause, **changes: object) -> Fleet:
+    fleet = MadeUpFleet(10)
+    fleet.nodes["n00003"].update(causes=causes, exit_code=1, **changes)
+    fleet.write(folder)
+    file = folder.parent / "known.toml"
+    file.write_text(entries)
+    return merge(str(folder), issues=read_known(str(file)), today=TODAY)
+
+
+def on(*devices: str) -> Cause:
+    return msgspec.structs.replace(ecc(), devices=devices)
+
+
+def status_of(fleet: Fleet) -> str:
+    (found,) = (name for name, nodes in fleet.statuses.items() if "n00003" in nodes)
+    return found
+
+
+ECC = ENTRY.format(nodes="n00003", cause="hardware_ecc_error", until="2026-12-24")
+
+
+@pytest.mark.parametrize(
+    ("entries", "causes", "status"),
+    [
+        (ECC + ON.format(FIRST), [on(FIRST)], "known"),
+        (ECC + ON.format(FIRST), [on(SECOND)], "fails"),
+        (ECC + ON.format(FIRST), [on(FIRST, SECOND)], "fails"),
+        (ECC + ON.format(FIRST), [on(FIRST), on(SECOND)], "fails"),
+        (ECC + ON.format(FIRST) + ECC + ON.format(SECOND), [on(FIRST), on(SECOND)], "known"),
+        (ECC + ON.format(FIRST), [on()], "fails"),
+        (ECC, [on(SECOND)], "known"),
+    ],
+)
+def test_a_known_cause_of_one_gpu_covers_no_other(
+    folder: pathlib.Path, entries: str, causes: list[Cause], status: str
+) -> None:
+    fleet = with_devices(folder, entries, *causes)
+    assert status_of(fleet) == status
+    leaving = plan(fleet, {}, {}, read_knowledge(), None).leaving
+    assert [each.nodes for each in leaving] == ([] if status == "known" else [("n00003",)])
+
+
+def test_an_entry_says_on_which_gpus(folder: pathlib.Path) -> None:
+    fleet = with_devices(folder, ECC + ON.format(FIRST), on(FIRST))
+    assert [row.devices for row in fleet.known] == [(FIRST,)]
+    assert f"n00003: hardware_ecc_error ({FIRST}), anna until" in render_fleet(fleet, "text", width=200)
+    other = with_devices(folder, ECC + ON.format(FIRST), on(SECOND))
+    assert (
+        f"no node has the known issue hardware_ecc_error on n00003 ({FIRST}) any more: anna can remove it"
+        in other.notes
+    )
+
+
+def test_the_retest_of_another_gpu_than_the_known_one_makes_a_node_bad(folder: pathlib.Path) -> None:
+    fleet = MadeUpFleet(10)
+    fleet.nodes["n00003"].update(causes=(on(SECOND),), exit_code=1)
+    fleet.write(folder)
+    fleet.write(folder / "second", only={"n00003"})
+    (folder.parent / "known.toml").write_text(ECC + ON.format(FIRST))
+    compared = merge(str(folder), issues=read_known(str(folder.parent / "known.toml")), today=TODAY)
+    assert status_of(compared) == "bad"
+
+
+@pytest.mark.parametrize(("device", "status"), [("GPU:0", "known"), ("GPU:1", "suspect")])
+def test_a_known_slow_gpu_covers_no_other(folder: pathlib.Path, device: str, status: str) -> None:
+    fleet = MadeUpFleet(40)
+    fleet.slow("n00003", 14, by=0.4)
+    fleet.write(folder)
+    slow = ENTRY.format(nodes="n00003", cause=fleet.nodes["n00003"]["measurements"][14].name, until="2026-12-24")
+    (folder.parent / "known.toml").write_text(slow + ON.format(device))
+    assert status_of(merge(str(folder), issues=read_known(str(folder.parent / "known.toml")), today=TODAY)) == status
+
+
+def test_a_node_of_which_a_part_was_not_examined_is_not_judged_whatever_is_known(folder: pathlib.Path) -> None:
+    reason = "stress test: GPU 1 was not tested: python (4711) computes on it"
+    fleet = with_devices(folder, ECC, on(FIRST), reason=reason)
+    assert (status_of(fleet), fleet.exit_code) == ("not judged", 3)
+    (group,) = fleet.unjudged
+    assert group.reason == reason
+    assert "while nobody else uses their GPUs" in group.fix
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        (ENTRY.format(nodes="n1", cause="x", until="2026-12-24") + "devices = []\n", "devices"),
         ("known = 3", "known"),
         ("[[known]]\nnodes = ['n1']\n", "cause"),
         (ENTRY.format(nodes="n[1-", cause="x", until="2026-12-24"), "known[0].nodes"),

@@ -12,10 +12,12 @@ import msgspec
 import pytest
 from locations import ROOT
 from made_up_fleet import MadeUpFleet
+from stressed import SPEEDS, soak_rounds, speed, stress, stress_round, stressed_gpu
 
 pytest.importorskip("duckdb", reason="the extra fleet is not installed")
 pytest.importorskip("numpy", reason="the extra fleet is not installed")
 
+from tfgpu_doctor.accept.quantities import QUANTITIES
 from tfgpu_doctor.fleet.measurements import better_of, measurements_of
 from tfgpu_doctor.fleet.merge import merge
 from tfgpu_doctor.fleet.node import Measurement
@@ -216,3 +218,15 @@ def test_a_route_between_processors_is_compared_with_its_like(tmp_path: pathlib.
 @pytest.mark.parametrize("options", [{"switched": True}, {"known": False}])
 def test_where_all_routes_are_alike_or_nothing_is_known_they_are_one_measurement(options: dict[str, bool]) -> None:
     assert {each.name for each in measurements_of(machine(random.Random(1), **options))} == {"copy GPU to GPU"}
+
+
+def test_the_speed_of_a_gpu_that_warms_up_is_the_one_that_accept_judges() -> None:
+    """A bound that `fleet learn` takes from it would otherwise refuse the nodes that taught it."""
+    warm = tuple(speed(name, teraflops=0.88 * usual) for name, usual in SPEEDS.items())
+    broken_off = (speed("float16", teraflops=999.0, finite=False), speed("float16", teraflops=999.0, error="lost"))
+    rounds = (*soak_rounds(3, speeds=warm), stress_round(speeds=(*warm, *broken_off)))
+    test = stress(stressed_gpu(rounds=rounds), level="soak")
+    found = {each.name: each.value for each in measurements_of(Facts(stress=test))}
+    judged = {name: QUANTITIES[name].values(test) for name in SPEEDS}
+    assert {name: {"GPU 0": found[f"{name} matrix product"]} for name in SPEEDS} == judged
+    assert found["float16 matrix product"] == pytest.approx(56.32)

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 from built_machines import several
 from every import every
-from healthy import broken
+from healthy import broken, nvml_gpu
 from replayed import NAMES, facts_of
+from stressed import under_stress
 
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.fleet.measurements import measurements_of
@@ -17,7 +18,7 @@ from tfgpu_doctor.fleet.node import NodeReport, encode_node, file_name
 from tfgpu_doctor.fleet.reporting import in_a_line, missing_node, node_report
 from tfgpu_doctor.fleet.unjudged import not_examined
 from tfgpu_doctor.model.facts import Facts
-from tfgpu_doctor.model.facts.machine import Environment
+from tfgpu_doctor.model.facts.machine import Environment, Scheduler
 from tfgpu_doctor.model.facts.stress import Readings, Speed, StressedGpu, StressRound, StressTest, Transfer
 from tfgpu_doctor.model.report import Outcome, Result
 
@@ -89,6 +90,53 @@ def test_a_node_whose_gpus_a_variable_hides_is_not_judged(value: str | None) -> 
         )
 
 
+def examined(facts: Facts) -> NodeReport:
+    """The report of a node that was ordered without a profile, as `fleet node` makes it."""
+    report = diagnose(facts)
+    return node_report(
+        "n1", facts, report, began="", seconds=1.0, exit_code=report.exit_code("error"),
+        not_measured=not_examined(facts, report),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        ("loaded-without-a-free-gpu-healthy", "GPU 0 was not tested: python (4711) computes on it"),
+        ("loaded-one-of-two-busy-healthy", "GPU 1 was not tested: python (4711) computes on it"),
+        ("deep-without-a-load-healthy", "no GPU was stress-tested"),
+    ],
+)
+def test_a_node_that_was_ordered_and_not_stress_tested_is_not_judged(machine: str, said: str) -> None:
+    node = examined(facts_of(machine))
+    assert (node.exit_code, node.reason) == (3, f"stress test: {said}")
+    assert in_a_line(node) == f"not judged: stress test: {said}"
+
+
+@every("machine", [name for name in NAMES if name.endswith("healthy")])
+def test_a_healthy_node_is_judged_if_no_stress_test_was_ordered_or_it_reached_every_gpu(machine: str) -> None:
+    facts = facts_of(machine)
+    untested = facts.level == "deep" and not (facts.stress and len(facts.stress.tested) == len(facts.stress.gpus))
+    assert bool(not_examined(facts, diagnose(facts))) == untested
+
+
+@pytest.mark.parametrize("machine", ["loaded-gpu-dies", "loaded-ecc-error", "loaded-memory-flips"])
+def test_a_gpu_that_fails_under_load_is_a_finding_and_nothing_is_unknown_of_it(machine: str) -> None:
+    node = examined(facts_of(machine))
+    assert (node.exit_code, node.reason) == (1, "")
+
+
+def test_a_gpu_that_nvml_lists_and_a_job_may_not_have_got_was_not_stress_tested() -> None:
+    facts = under_stress()
+    job = Scheduler(kind="slurm", job="7", granted={"SLURM_JOB_GPUS": "0"})
+    beside = broken(facts, nvml={"gpus": tuple(map(nvml_gpu, (0, 1)))}, scheduler=job)
+    assert examined(beside).reason.startswith("stress test: NVML reads GPU 1")
+    standard = msgspec.structs.replace(beside, level="standard", stress=None)
+    assert examined(standard).reason == ""
+    mig = broken(facts, nvml={"gpus": (nvml_gpu(), nvml_gpu(1, mig=True, mig_devices=("MIG-1",)))}, scheduler=job)
+    assert examined(mig).reason == ""
+
+
 @pytest.mark.parametrize(
     ("outcome", "said"),
     [
@@ -114,10 +162,13 @@ def test_a_step_without_the_gpus_of_its_job_is_a_finding() -> None:
 def test_what_was_measured_under_load_is_told_by_device_and_model() -> None:
     rounds = tuple(
         StressRound(
-            speeds=(Speed(precision="float16", teraflops=speed), Speed(precision="tf32", error="out of memory")),
+            speeds=(
+                Speed(precision="float16", teraflops=speed, iterations=9, finite=True),
+                Speed(precision="tf32", error="out of memory"),
+            ),
             readings=Readings(samples=9, sm_mhz=1700, temperature_c=60),
         )
-        for speed in (700.0, 720.0, 500.0)
+        for speed in (720.0, 700.0, 500.0)
     )
     gpu = StressedGpu(index=1, name="NVIDIA H100", rounds=rounds)
     transfers = (Transfer(source="host", destination="GPU:1", host_memory="pinned", gb_per_s=50.0),)
@@ -127,7 +178,7 @@ def test_what_was_measured_under_load_is_told_by_device_and_model() -> None:
     assert set(found) == {
         "float16 matrix product", "clock under load", "temperature under load", "copy host to GPU pinned",
     }  # fmt: skip
-    assert found["float16 matrix product"].value == 700.0
+    assert found["float16 matrix product"].value == 600.0  # of the later half, in which the GPU is warm
     assert {each.device for each in found.values()} == {"GPU:1"}
     assert {each.model for each in found.values()} == {"NVIDIA H100"}
     assert found["temperature under load"].better == "lower"

@@ -20,6 +20,7 @@ pytest.importorskip("duckdb", reason="the extra fleet is not installed")
 pytest.importorskip("numpy", reason="the extra fleet is not installed")
 
 from tfgpu_doctor.diagnose.engine import diagnose
+from tfgpu_doctor.fleet.compared import expected_names
 from tfgpu_doctor.fleet.fleet import STATUSES, Fleet
 from tfgpu_doctor.fleet.formats import FLEET_FORMATS
 from tfgpu_doctor.fleet.merge import merge
@@ -225,6 +226,33 @@ def test_who_was_expected_is_taken_from_file_names_or_the_folder(tmp_path: pathl
     assert "not heard of" not in run_doctor("fleet", "report", str(tmp_path)).stdout
     (tmp_path / "expected.json").write_text(json.dumps(names))
     assert "1 node: n00003: not heard of" in run_doctor("fleet", "report", str(tmp_path)).stdout
+
+
+@pytest.mark.parametrize("form", ["node/{}\n", "  {}  \n\n", "node/{},"])
+def test_a_file_of_expected_nodes_may_be_written_by_kubectl(tmp_path: pathlib.Path, form: str) -> None:
+    MadeUpFleet(3).write(tmp_path / "reports")
+    names = ["n00000", "n00001", "n00002", "n00003"]
+    (tmp_path / "nodes.txt").write_text("".join(map(form.format, names)))
+    assert expected_names(str(tmp_path), str(tmp_path / "nodes.txt")) == names
+    assert expected_names(str(tmp_path), ",".join(f"node/{name}" for name in names)) == names
+
+
+def test_a_line_of_expected_nodes_may_be_a_set(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "nodes.txt").write_text("n[001-003]\nlogin\n")
+    assert expected_names(str(tmp_path), str(tmp_path / "nodes.txt")) == ["n001", "n002", "n003", "login"]
+
+
+@pytest.mark.parametrize("content", ["", "\n \n", "[]"])
+def test_a_file_that_expects_nobody_is_refused(tmp_path: pathlib.Path, content: str) -> None:
+    MadeUpFleet(3).write(tmp_path / "reports")
+    (tmp_path / "nodes.txt").write_text(content)
+    for command in (
+        ["report", str(tmp_path / "reports")],
+        ["ingest", str(tmp_path / "reports"), "--store", str(tmp_path / "s")],
+    ):
+        done = run_doctor("fleet", *command, "--expect", str(tmp_path / "nodes.txt"))
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "nodes.txt names no node" in done.stderr
 
 
 def test_golden_may_be_a_node_or_a_file(tmp_path: pathlib.Path) -> None:

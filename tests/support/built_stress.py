@@ -10,6 +10,7 @@ from stressed import (
     left_alone,
     pattern,
     readings,
+    soak_rounds,
     speed,
     stress,
     stress_round,
@@ -32,7 +33,6 @@ def built() -> dict[str, Facts]:
     )
     hot = readings(sm_mhz=1050.0, temperature_c=94.0, reasons={"sw_thermal_slowdown": 0.9, "hw_thermal_slowdown": 0.3})
     slow = tuple(speed(name, teraflops=value / 4) for name, value in SPEEDS.items())
-    cooling = stress_round(began_s=540.0, readings=hot, speeds=slow)
     alone = exactness(digests=("feedfacefeedface", *exactness().digests[1:]))
     ecc = f"{_BROKEN_OFF}CUDA error: CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error encountered"
     between = tuple(
@@ -43,9 +43,7 @@ def built() -> dict[str, Facts]:
         "loaded-healthy": under_stress(),
         "loaded-two-gpus-healthy": under_stress(stress(stressed_gpu(0), stressed_gpu(1))),
         "loaded-one-of-two-busy-healthy": under_stress(stress(stressed_gpu(0), left_alone(1))),
-        "loaded-soak-healthy": under_stress(
-            stress(stressed_gpu(rounds=(stress_round(), stress_round(began_s=51.0))), level="soak", seconds=620.0)
-        ),
+        "loaded-soak-healthy": under_stress(stress(stressed_gpu(rounds=soak_rounds(10)), level="soak", seconds=640.0)),
         "loaded-without-a-free-gpu-healthy": under_stress(stress(left_alone(0))),
         "loaded-gpu-disagrees-with-itself": under_stress(
             stress(stressed_gpu(rounds=(stress_round(exactness=(flips, exactness("convolution"))),)))
@@ -66,7 +64,7 @@ def built() -> dict[str, Facts]:
         "loaded-ecc-error": under_stress(stress(stressed_gpu(error=ecc, attempt=ANSWERED))),
         "loaded-too-hot": under_stress(stress(stressed_gpu(rounds=(stress_round(readings=hot),)))),
         "soaked-too-hot": under_stress(
-            stress(stressed_gpu(rounds=(stress_round(), cooling)), level="soak", seconds=620.0)
+            stress(stressed_gpu(rounds=soak_rounds(10, readings=hot, speeds=slow)), level="soak", seconds=640.0)
         ),
         "loaded-copies-between-gpus-arrive-changed": under_stress(
             stress(stressed_gpu(0), stressed_gpu(1), transfers=between)

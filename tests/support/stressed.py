@@ -69,6 +69,15 @@ def stress_round(**changes: Any) -> StressRound:
     return StressRound(**{**fields, **changes})
 
 
+def soak_rounds(minutes: int, **warm: Any) -> tuple[StressRound, ...]:
+    """The rounds of a soak: as many of half a minute as fit; those of its later half may differ."""
+    count = 2 * minutes
+    return tuple(
+        stress_round(began_s=8.0 + 30 * number, seconds=30.0, **(warm if number >= count // 2 else {}))
+        for number in range(count)
+    )
+
+
 def stressed_gpu(index: int = 0, **changes: Any) -> StressedGpu:
     """A GPU that bears its load."""
     fields: dict[str, Any] = {

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tfgpu_doctor.collect.probe import Request, Unavailable
 from tfgpu_doctor.collect.probes.stress_gpus import Candidate
 from tfgpu_doctor.model.facts.python import Runtime
+from tfgpu_doctor.model.soak import soak_round_s
 
 # The processes of a stress test use one stream each, where cuBLAS is bitwise reproducible without further settings:
 # https://docs.nvidia.com/cuda/cublas/#results-reproducibility
@@ -25,8 +26,6 @@ _DEEP_S = 44.0  # enough for patterns in 192 GB, and for the clocks to settle
 _LEAST_S = 8.0
 _LINKS_S = 12.0
 _RESERVE_S = 8.0  # for the verdict, and for killing processes
-_ROUNDS = 60  # of a soak, at most; a round of less than half a minute would not heat the GPU
-_LEAST_ROUND_S = 30.0
 _MOST_LOOKS = 1200
 _LEAST_EVERY_S = 0.2
 
@@ -76,8 +75,8 @@ def make_plan(request: Request, runtime: Runtime) -> Plan:
             f"TensorFlow took {runtime.attempt.seconds:.0f} s to start and compute, which leaves too little of the "
             f"{request.stress_deadline_s:.0f} s for a stress test; set a longer time with --deadline"
         )
-    round_s = max(_LEAST_ROUND_S, work_s / _ROUNDS) if request.level == "soak" else work_s
-    return Plan(work_s, min(round_s, work_s), stress_s, start_s, left_s)
+    round_s = soak_round_s(work_s) if request.level == "soak" else work_s
+    return Plan(work_s, round_s, stress_s, start_s, left_s)
 
 
 def visible(chosen: Sequence[Candidate], count: int) -> dict[str, str]:

@@ -63,7 +63,7 @@ class StressTest:
         )  # fmt: skip
 
     def run(self) -> None:
-        """Repeat rounds until another one would not fit into the time."""
+        """Repeat rounds until less than half of another one would fit into the time (`model/soak.py` relies on it)."""
         while self._number < 0 or time.monotonic() + self._plan["round_s"] / 2 < self._ends:
             self._number += 1
             self._round_s = min(self._plan["round_s"], max(0.0, self._ends - time.monotonic()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import threading
 import types
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from healthy import ANSWERED, cuda_gpu, gpu, healthy, nvml_gpu, runtime
 
+import tfgpu_doctor.collect.workers
 from tfgpu_doctor.collect.probe import Request, Unavailable
 from tfgpu_doctor.collect.probes import stress as module
 from tfgpu_doctor.collect.probes.stress import _Run
@@ -23,8 +25,10 @@ from tfgpu_doctor.host import Completed, Host
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
 from tfgpu_doctor.model.facts.python import Runtime
 from tfgpu_doctor.model.facts.stress import StressTest
+from tfgpu_doctor.model.soak import least_load_s
 
 ON_GPU = "/job:localhost/replica:0/task:0/device:GPU:0"
+WORKERS = pathlib.Path(tfgpu_doctor.collect.workers.__file__).parent
 Row = dict[str, Any]
 
 
@@ -412,7 +416,48 @@ def test_a_soak_lasts_as_long_as_it_is_told() -> None:
     plan = make_plan(Request(python="p", level="soak", soak_s=600.0), healthy().runtime or runtime())
     assert plan.work_s == 600.0
     assert 30 <= plan.round_s <= 60
-    assert plan.total_s < 600 + 120
+    assert plan.total_s < 600 + 2 * 120
+
+
+def test_a_tensorflow_that_starts_slowly_does_not_shorten_a_soak() -> None:
+    """A cluster's file system, read for the first time."""
+    slow = runtime(attempt=ANSWERED.__class__(outcome="answered", seconds=45.0), import_seconds=30.0)
+    plan = make_plan(Request(python="p", level="soak", soak_s=900.0), slow)
+    assert plan.work_s == 900.0
+
+
+# Runs the rounds of the program itself, on a clock of its own: each step takes that share of its time.
+ROUNDS = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import stress_gpu
+share, plan, now, found = float(sys.argv[2]), json.loads(sys.argv[3]), [100.0], {}
+stress_gpu.time.monotonic = lambda: now[0]
+stress_gpu.begin = lambda phase: None
+stress_gpu.say = lambda rounds: found.update((number, each["seconds"]) for number, each in rounds.items())
+test = object.__new__(stress_gpu.StressTest)
+test._plan, test._ends, test._number, test._harmless = plan, 100.0 + plan["seconds"], -1, ()
+def step(name):
+    def take():
+        now[0] += share * test._share(name, 1)
+        return {}
+    test._take(name, name, {}, take)
+for name in stress_gpu.SHARES:
+    setattr(test, "_" + name, lambda name=name: step(name))
+test._tf = type("tf", (), {"errors": type("errors", (), {"OpError": OSError})})
+test.run()
+print(sum(found.values()), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("minutes", [1, 2.5, 10, 15, 45, 120])
+@pytest.mark.parametrize("share", [0.51, 0.8, 1.0, 1.24, 1.45])
+def test_a_soak_that_ends_by_itself_is_as_long_as_an_acceptance_asks(minutes: float, share: float) -> None:
+    plan = make_plan(Request(python="p", level="soak", soak_s=60 * minutes), healthy().runtime or runtime())
+    asked = json.dumps({"seconds": plan.work_s, "round_s": plan.round_s})
+    argv = [sys.executable, "-c", ROUNDS, str(WORKERS), str(share), asked]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
+    assert float(done.stderr) >= least_load_s(60 * minutes)
 
 
 @pytest.mark.parametrize(
