@@ -20,35 +20,41 @@ from tfgpu_doctor.fix.record import Change, Journal, Manifest, Record, Unreadabl
 from tfgpu_doctor.fix.snapshot import compare, fingerprinted, keep_everything
 from tfgpu_doctor.fix.undo import lost_journal, undo
 from tfgpu_doctor.host.entries import Entry, look
-from tfgpu_doctor.model.report import Report
+from tfgpu_doctor.model import UNDETERMINED
+from tfgpu_doctor.model.report import Outcome, Report, RootCause
 
 LookAgain = Callable[[], Report]
 RunPip = Callable[
     [PipStep, int, Callable[[], None]], None
 ]  # the step, the lock to hold, the function to call every second
 
+# What a check finds later may have been there before, if it came out so.
+_NOT_KNOWN: tuple[Outcome, ...] = ("blocked", "skip", "crash")
+
 
 @dataclass(frozen=True)
 class Applied:
     """The result: the report of the second check if it ran, and the reason if the steps were undone.
 
-    `kept_bytes` is the size of the fix's record.
+    `new` are the errors that the first check did not find, `kept_bytes` is the size of the fix's record.
     """
 
     repaired: bool
     report: Report | None = None
     why: str = ""
+    new: tuple[RootCause, ...] = ()
     kept_bytes: int = 0
 
 
 def apply_plan(
-    plan: Plan, bounds: Bounds, *, run_pip: RunPip, look_again: LookAgain, say: Callable[[str], None]
-) -> Applied:
+    plan: Plan, bounds: Bounds, *, run_pip: RunPip, look_again: LookAgain, say: Callable[[str], None],
+    first: Report | None = None,
+) -> Applied:  # fmt: skip
     """Carry out the steps of a plan, and keep the changes only if the finding is gone.
 
-    `say` receives progress messages. Raises NotPossible and Unreadable if nothing was changed, OSError if the disk
-    fails, NotRestored if the changes could not be undone, whatever ended the fix. Ctrl-C undoes everything; a second
-    Ctrl-C leaves that to `undo_newest`.
+    `first` is the report with the finding, and `say` receives progress messages. Raises NotPossible and Unreadable if
+    nothing was changed, OSError if the disk fails, NotRestored if the changes could not be undone, whatever ended the
+    fix. Ctrl-C undoes everything; a second Ctrl-C leaves that to `undo_newest`.
     """
     with open_archive(bounds) as archive:
         _refuse_unfinished(archive)
@@ -65,7 +71,8 @@ def apply_plan(
                 with Undisturbed():
                     record.write(msgspec.structs.replace(journal, repaired=True))
                     kept = finish()  # an interrupt that came before takes the fix back
-                return Applied(True, report, kept_bytes=journal.kept_bytes)
+                new = find_new(first, report) if first else ()
+                return Applied(True, report, new=new, kept_bytes=journal.kept_bytes)
             return Applied(False, report, _why_not(plan, report))
         except StepFailed as error:
             return Applied(False, None, str(error))
@@ -79,6 +86,22 @@ def is_gone(plan: Plan, report: Report) -> bool:
     result = report.find(plan.cause.id)
     labels = {cause.label for cause in report.causes}
     return result is not None and result.outcome == "pass" and plan.cause.label not in labels
+
+
+def find_new(first: Report, report: Report) -> tuple[RootCause, ...]:
+    """Return the errors that the fix may have caused: those of checks that found something else before, or nothing."""
+    known = {_key(finding.cause, result.id) for result in first.results for finding in result.findings}
+    judged = {result.id for result in first.results if result.outcome not in _NOT_KNOWN}
+    return tuple(
+        cause
+        for cause in report.causes
+        if cause.severity == "error" and _key(cause.label, cause.id) not in known and cause.id in judged
+    )
+
+
+def _key(label: str, id: str) -> tuple[str, str]:
+    """Return what identifies a cause: its label, or its check where nothing else is known of it."""
+    return label, id if label == UNDETERMINED else ""
 
 
 def _why_not(plan: Plan, report: Report) -> str:
@@ -125,7 +148,7 @@ def _prepare(
         manifest = keep_everything(bounds, record, archive.changes)
         record.write_manifest(manifest)
         places, left_out = bounds.names(bounds.places), bounds.names(bounds.left_out)
-        journal = msgspec.structs.replace(journal, places=places, left_out=left_out)
+        journal = msgspec.structs.replace(journal, places=places, left_out=left_out, aliases=bounds.aliases)
     return record.write(msgspec.structs.replace(journal, phase="applying")), manifest
 
 

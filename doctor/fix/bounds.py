@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
@@ -12,13 +13,15 @@ import msgspec
 from tfgpu_doctor.collect.probes.child import NO_CUDA_BYTES, ask
 from tfgpu_doctor.fix.plan import PipStep, Plan
 from tfgpu_doctor.host import Host
-from tfgpu_doctor.host.entries import is_writable, look
+from tfgpu_doctor.host.entries import is_writable, links_to_folders, look, other_owner
 from tfgpu_doctor.model.facts.python import Target
 
 RECORD = ".tfgpu-doctor"  # the folder in the environment that contains the undo records
 _CONDA_OWN = ("pkgs", "envs")  # in conda's base environment: its cache, and the other environments
 _DATA = ("share", "etc", "man")  # where wheels put data, below the prefix
 _DEADLINE_S = 20.0
+_DEPTH = 3  # of a link among packages: nvidia/cudnn/lib
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")  # begins what pip is asked to install
 
 
 class NotPossible(Exception):
@@ -35,11 +38,17 @@ class NoPython(NotPossible):
 
 @dataclass(frozen=True)
 class Bounds:
-    """An environment: its prefix, its kind, and the folders that pip writes to; all of them real paths."""
+    """An environment: its prefix, its kind, and the folders that pip writes to; all of them real paths.
+
+    `packages` are the folders of packages among them. `aliases` has the folders that pip reaches by a link, relative to
+    the prefix: the real path of each, and the one with the link.
+    """
 
     prefix: str
     kind: Literal["virtual", "conda", "base"]
     places: tuple[str, ...]
+    packages: tuple[str, ...] = ()
+    aliases: dict[str, str] = field(default_factory=dict)
 
     @property
     def record(self) -> str:
@@ -89,7 +98,9 @@ def find_bounds(host: Host, python: str) -> Bounds:
 def _bounds(found: _Places) -> Bounds:
     """Allow changes anywhere below the prefix of a virtual or conda environment, elsewhere only where pip installs."""
     prefix = os.path.realpath(found.prefix)
-    listed = [os.path.realpath(found.paths[name]) for name in ("purelib", "platlib", "scripts") if name in found.paths]
+    reached = [found.paths[name] for name in ("purelib", "platlib", "scripts") if name in found.paths]
+    listed = [os.path.realpath(path) for path in reached]
+    packages = [os.path.realpath(found.paths[name]) for name in ("purelib", "platlib") if name in found.paths]
     if found.virtual or found.conda:
         places = [prefix, *listed]
     else:
@@ -97,7 +108,16 @@ def _bounds(found: _Places) -> Bounds:
         places = [*listed, *(os.path.join(above, name) for name in _DATA)]
         places += [os.path.realpath(found.paths["include"])] if "include" in found.paths else []
     kind: Literal["virtual", "conda", "base"] = "virtual" if found.virtual else "conda" if found.conda else "base"
-    return Bounds(prefix, kind, tuple(_outermost(places)))
+    aliases = _aliases(prefix, found.prefix, reached)
+    return Bounds(prefix, kind, tuple(_outermost(places)), tuple(dict.fromkeys(packages)), aliases)
+
+
+def _aliases(prefix: str, named: str, reached: Iterable[str]) -> dict[str, str]:
+    """Return the real paths of folders and those by which they are reached, where these differ within the prefix."""
+    found: dict[str, str] = {}
+    for path in reached:
+        found.setdefault(os.path.relpath(os.path.realpath(path), prefix), os.path.relpath(path, named))
+    return {real: name for real, name in found.items() if real != name and not name.startswith(os.pardir)}
 
 
 def _outermost(folders: list[str]) -> list[str]:
@@ -125,8 +145,50 @@ def check_bounds(bounds: Bounds, plan: Plan, target: Target | None) -> None:
         )
     if closed:
         raise NotPossible(f"{closed} is not writable: the environment is read-only or belongs to another user")
-    if plan.pip_steps and not target.find("pip"):
+    refuse_root(bounds.prefix)
+    if plan.pip_steps:
+        _refuse_pip(bounds, plan, target)
+
+
+def refuse_root(folder: str) -> None:
+    """Raise NotPossible if this is root and the folder is another user's: what root writes there would lock that user out."""
+    if name := other_owner(folder):
+        raise NotPossible(
+            f"{folder} belongs to the user {name}, and files of root in it would lock that user out: nothing was changed. Run "
+            f"the command as that user, with `sudo -u {name}` or the container's `--user`"
+        )
+
+
+def _refuse_pip(bounds: Bounds, plan: Plan, target: Target) -> None:
+    """Raise NotPossible if pip cannot carry out its steps here, or not without writing outside the environment."""
+    outside = [each for each in target.distributions if target.user_site and each.folder == target.user_site]
+    if not any(each.name == "pip" and each not in outside for each in target.distributions):  # it sees no user site
         raise NotPossible(
             f"the environment {bounds.prefix} has no pip: install it with `{target.executable} -m ensurepip`, or let the "
             "tool that created the environment do what the commands say"
         )
+    named = next((each.name for each in outside if each.name in set(_names(plan))), "")
+    if named and bounds.kind != "virtual":
+        raise NotPossible(
+            f"{named} is in {target.user_site}, outside the environment {bounds.prefix}, where the doctor changes nothing: run "
+            "the commands yourself, or set PYTHONNOUSERSITE=1 and examine the environment without that folder"
+        )
+    for folder in bounds.packages:
+        for path in links_to_folders(folder, _DEPTH):
+            real = os.path.realpath(path)
+            if not _is_in(real, bounds.places):
+                raise NotPossible(
+                    f"{path} is a link to {real}: pip would write through it to files outside of {bounds.prefix}, which no undo "
+                    "restores. Remove the link and install its packages here instead, or run the commands yourself"
+                )
+
+
+def _names(plan: Plan) -> Iterator[str]:
+    """Yield the canonical names of the distributions that the pip steps name."""
+    for step in plan.pip_steps:
+        for found in filter(None, map(_NAME.match, step.argv[4:])):
+            yield re.sub(r"[-_.]+", "-", found[0]).lower()
+
+
+def _is_in(path: str, folders: Iterable[str]) -> bool:
+    return any(path == folder or path.startswith(os.path.join(folder, "")) for folder in folders)

@@ -15,6 +15,7 @@ from tfgpu_doctor.model.plain_text import one_line
 
 if TYPE_CHECKING:
     from tfgpu_doctor.fix.plan import Plan
+    from tfgpu_doctor.model.report import Report
     from tfgpu_doctor.rehearse import Look
 
 _NOT_DONE, _NOT_JUDGED, _NOT_RESTORED = 1, 3, 3
@@ -38,9 +39,9 @@ def fix(*, id_: str | None, apply_: bool, undo_: bool, yes: bool, python: str | 
     Only the target environment is changed. Steps that need root or change the machine are only printed. If the finding
     is not gone after the fix, the fix is undone at once; --undo undoes it later. (pip keeps its own download cache.)
 
-    Exit codes: 0 nothing to fix, or fixed, or undone; 1 something to fix that was not fixed (always without --apply); 2
-    wrong usage; 3 nothing could be judged, the doctor itself failed, or could not fully restore the environment; 130
-    interrupted.
+    Exit codes: 0 nothing to fix, or fixed, or undone; 1 something to fix that was not fixed (always without --apply), or
+    an error that is new since the fix; 2 wrong usage; 3 nothing could be judged, the doctor itself failed, or could not
+    fully restore the environment; 130 interrupted.
     """
     from tfgpu_doctor.fix.bounds import NoPython, NotPossible, NotRestored
     from tfgpu_doctor.fix.page import addressed
@@ -88,10 +89,10 @@ def _mend(configuration: Configuration, id_: str | None, apply_: bool, yes: bool
         note(f"{id_.upper()} is explained by {cause.id}, which comes first")
     plan = plan_repair(cause, look.facts)
     deliver(addressed(describe_plan(plan, applied=apply_), python), None)
-    return _apply(plan, look, configuration, yes, python) if apply_ else _NOT_DONE
+    return _apply(plan, look, report, configuration, yes, python) if apply_ else _NOT_DONE
 
 
-def _apply(plan: Plan, look: Look, configuration: Configuration, yes: bool, python: str | None) -> int:
+def _apply(plan: Plan, look: Look, report: Report, configuration: Configuration, yes: bool, python: str | None) -> int:
     from tfgpu_doctor.fix.apply import apply_plan
     from tfgpu_doctor.fix.archive import is_unfinished
     from tfgpu_doctor.fix.bounds import NotPossible, check_bounds, find_bounds
@@ -109,7 +110,7 @@ def _apply(plan: Plan, look: Look, configuration: Configuration, yes: bool, pyth
     _ask(f"Change {bounds.prefix}?", yes)
     try:
         applied = apply_plan(
-            plan, bounds, look_again=look.again, say=note,
+            plan, bounds, look_again=look.again, say=note, first=report,
             run_pip=lambda step, lock, beat: run_pip(step, host, folder=bounds.prefix, lock=lock, on_tick=beat),
         )  # fmt: skip
     except KeyboardInterrupt:
@@ -117,12 +118,12 @@ def _apply(plan: Plan, look: Look, configuration: Configuration, yes: bool, pyth
         note(f"interrupted: {addressed(left, python)}")
         raise
     deliver(addressed(describe_applied(plan, applied), python), None)
-    return 0 if applied.repaired else _NOT_DONE
+    return 0 if applied.repaired and not applied.new else _NOT_DONE
 
 
 def _undo(configuration: Configuration, yes: bool, python: str | None) -> int:
     from tfgpu_doctor.fix.archive import has_records, open_archive
-    from tfgpu_doctor.fix.bounds import find_bounds
+    from tfgpu_doctor.fix.bounds import find_bounds, refuse_root
     from tfgpu_doctor.fix.page import addressed, describe_undone
     from tfgpu_doctor.fix.undo import undo_newest
     from tfgpu_doctor.host import Host
@@ -130,6 +131,7 @@ def _undo(configuration: Configuration, yes: bool, python: str | None) -> int:
     bounds = find_bounds(Host(), find_python(configuration.python))
     undone = None
     if has_records(bounds):
+        refuse_root(bounds.record)
         with open_archive(bounds) as archive:
             try:
                 undone = undo_newest(archive, force=yes)

@@ -15,13 +15,13 @@ _AFTERGLOW_NS = 10 * 10**9  # after the doctor is killed, its pip ends long befo
 _CACHE = "__pycache__"
 
 
-def refuse_foreign_changes(changes: Iterable[Change], prefix: str) -> None:
-    """Raise NotPossible if a file that the fix changed is no longer as the fix left it."""
+def refuse_foreign_changes(changes: Iterable[Change], prefix: str, record: str) -> None:
+    """Raise NotPossible if a file that the fix changed is no longer as the fix left it. `record` is the fix's folder."""
     foreign = [path for change in changes if _is_foreign(change, path := os.path.join(prefix, change.path))]
     if foreign:
         raise NotPossible(
             f"{foreign[0]}{_and_more(foreign)} changed after the fix: nothing was undone, because that change would be lost. "
-            "Restore the file, or recreate the environment"
+            f"Restore the file, or keep the environment as it is: then delete {record}, which only this undo needs"
         )
 
 

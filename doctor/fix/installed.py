@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from tfgpu_doctor.fix.record import Change
 from tfgpu_doctor.host.files import Files
@@ -20,46 +20,59 @@ _LISTS = re.compile(r"/[^/]+\.(?:dist-info/(?:RECORD|entry_points\.txt)|egg-info
 # A row of a wheel's own list, which pip writes first: https://packaging.python.org/en/latest/specifications/binary-distribution-format/
 _UNPACKED = re.compile(r"[^/]+\.data/(?P<scheme>scripts|data)/(?P<name>.+)")
 _PROGRAM = re.compile(r"^\s*(?P<name>[^\s=\[#][^=]*?)\s*=", re.MULTILINE)
+_OUTSIDE = os.path.join(os.pardir, "")  # begins what is not below the prefix: only pip's folders are examined there
 _ASIDE = "~"  # pip moves the folder `name` to `~ame` while it replaces it
 _MOST_BYTES = 64 << 20
 
 
-def of_fix(changes: Collection[Change], prefix: str, kept: str, links: Collection[str] = ()) -> list[Change]:
+def of_fix(
+    changes: Collection[Change], prefix: str, kept: str, links: Collection[str] = (), aliases: Mapping[str, str] = {}
+) -> list[Change]:
     """Return the changes of folders that only installers write to, and of files that a changed distribution lists.
 
-    `kept` is the folder with the contents before the fix, `links` are the paths of the fix's own links. What remains was
-    made by a person or another program meanwhile, and is not to be undone.
+    `kept` is the folder with the contents before the fix, `links` are the paths of the fix's own links, `aliases` those
+    of `as_named`. What remains was made by a person or another program meanwhile, and is not to be undone.
     """
-    listed = set(links)
+    named = {change.path: as_named(change.path, aliases) for change in changes}
+    listed = {as_named(link, aliases) for link in links}
     for change in changes:
-        if _INSTALLERS.match(change.path) and _LISTS.search(change.path):
-            listed.update(_listed(change, prefix, kept))
+        name = named[change.path]
+        if is_of_installers(name) and _LISTS.search(name):
+            listed.update(_listed(change, name, prefix, kept))
     folders = {above for name in listed for above in _above(name)}
-    gone = {change.path for change in changes if change.after is None}
+    gone = {named[change.path] for change in changes if change.after is None}
     return [
         change
         for change in changes
-        if _INSTALLERS.match(change.path)
-        or change.path in listed
-        or (
-            change.path in folders
-            and "folder" in (change.before and change.before.kind, change.after and change.after.kind)
-        )
-        or (change.path in gone and _PROGRAMS.fullmatch(change.path))
-        or _is_moved_aside(change.path, gone)
+        if is_of_installers(name := named[change.path])
+        or name in listed
+        or (name in folders and "folder" in (change.before and change.before.kind, change.after and change.after.kind))
+        or (name in gone and _PROGRAMS.fullmatch(name))
+        or _is_moved_aside(name, gone)
     ]
+
+
+def as_named(name: str, aliases: Mapping[str, str]) -> str:
+    """Return a real path, relative to the prefix, as the path by which pip gets there.
+
+    `aliases` has the folders that pip reaches by a link: the real path of each, and the one with the link.
+    """
+    for real, alias in aliases.items():
+        if name == real or name.startswith(os.path.join(real, "")):
+            return alias + name[len(real) :]
+    return name
 
 
 def is_of_installers(name: str) -> bool:
     """Whether a path, relative to the prefix, is in a folder that only installers write to."""
-    return _INSTALLERS.match(name) is not None
+    return name.startswith(_OUTSIDE) or _INSTALLERS.match(name) is not None
 
 
-def _listed(change: Change, prefix: str, kept: str) -> Iterator[str]:
+def _listed(change: Change, name: str, prefix: str, kept: str) -> Iterator[str]:
     """Yield the paths outside of the installers' folders in a list as it was before the fix, and as it is now."""
     before = [os.path.join(kept, change.kept)] if change.kept else []
     for path in (*before, os.path.join(prefix, change.path)):
-        yield from (name for name in _names(change.path, _text(path)) if not _INSTALLERS.match(name))
+        yield from (found for found in _names(name, _text(path)) if not is_of_installers(found))
 
 
 def _names(path: str, text: str) -> Iterator[str]:

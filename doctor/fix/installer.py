@@ -50,11 +50,15 @@ def run_pip(step: PipStep, host: Host, *, folder: str, lock: int, on_tick: Calla
 
 
 def pip_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for pip: no setting that makes it write elsewhere, and no prompts."""
-    unwanted = {f"PIP_{name.upper()}" for name in _ELSEWHERE}
+    """Return the environment for pip: no setting that makes it write elsewhere, and no prompts.
+
+    pip removes what it replaces from wherever it finds it: of the user site and PYTHONPATH it is to see nothing.
+    """
+    unwanted = {"PYTHONPATH", *(f"PIP_{name.upper()}" for name in _ELSEWHERE)}
     kept = {name: value for name, value in environment.items() if name not in unwanted}
     return {
         **kept,
+        "PYTHONNOUSERSITE": "1",
         "PIP_USER": "0",
         "PIP_NO_INPUT": "1",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",

@@ -77,7 +77,7 @@ def _applied_lines(plan: Plan, applied: Applied) -> Iterator[str]:
             f"The undo data takes {applied.kept_bytes >> 20} MiB in {plan.prefix}/{RECORD}; without that folder, no undo."
         )
     for cause in applied.report.causes if applied.report else ():
-        yield f"Still to fix: {cause.id}  {cause.title}"
+        yield f"{'New since the fix' if cause in applied.new else 'Still to fix'}: {cause.id}  {cause.title}"
 
 
 def describe_undone(undone: Undone | None, prefix: str) -> str:

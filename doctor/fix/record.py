@@ -50,7 +50,8 @@ class Change(msgspec.Struct, frozen=True):
 class Journal(msgspec.Struct, frozen=True):
     """The cause that a fix is for, its phase, and what it changed.
 
-    `places` and `left_out` are relative to the environment's prefix, and empty where no pip runs.
+    `places` and `left_out` are relative to the environment's prefix, and empty where no pip runs; so are `aliases`, which
+    are those of the bounds.
     """
 
     id: str
@@ -62,6 +63,7 @@ class Journal(msgspec.Struct, frozen=True):
     phase: Phase
     places: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    aliases: dict[str, str] = {}
     changes: tuple[Change, ...] = ()
     repaired: bool = msgspec.field(default=False, name="mended")
     schema: int = SCHEMA

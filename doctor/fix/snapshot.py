@@ -3,30 +3,58 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from tfgpu_doctor.fix.bounds import Bounds
-from tfgpu_doctor.fix.installed import is_of_installers, of_fix
+from tfgpu_doctor.fix.bounds import Bounds, NotPossible
+from tfgpu_doctor.fix.installed import as_named, is_of_installers, of_fix
 from tfgpu_doctor.fix.record import Change, Journal, Manifest, Record
 from tfgpu_doctor.host.changes import Changes
 from tfgpu_doctor.host.entries import Entry, digest, walk
+from tfgpu_doctor.host.files import Files
+
+# The folders below the prefix, and their parents outside of it, in which pip puts files: another device there is part of
+# the environment, and any other, such as a data set's in the folder of a project, is the user's.
+_OF_PIP = ("..", "bin", "etc", "include", "lib", "lib64", "local", "man", "share")
 
 
 def keep_everything(bounds: Bounds, record: Record, changes: Changes) -> Manifest:
-    """Keep every file of the places in the record, where possible as a hard link, which takes no space."""
+    """Keep every file of the places in the record, where possible as a hard link, which takes no space.
+
+    Raises NotPossible if there is no space for the copies of the others.
+    """
     entries: dict[str, Entry] = {}
     kept: dict[str, str] = {}
     copied: list[str] = []
-    for path, entry in _walk(bounds.places, bounds.left_out):
+    for path, entry in _walk(bounds.places, bounds.left_out, bounds.prefix, bounds.aliases):
         name = os.path.relpath(path, bounds.prefix)
         entries[name] = entry
         if entry.kind == "file":
             kept[name] = str(len(kept))
             if not changes.keep(path, os.path.join(record.kept, kept[name])):
                 copied.append(name)
+    _refuse_without_space(sum(entries[name].size_bytes for name in copied), bounds, record)
+    for name in copied:
+        try:
+            changes.copy(_place(name, bounds.prefix), os.path.join(record.kept, kept[name]))
+        except FileNotFoundError:  # somebody removed it in the meantime
+            del entries[name], kept[name]
     return Manifest(entries, kept, tuple(copied))
+
+
+def _refuse_without_space(needed_bytes: int, bounds: Bounds, record: Record) -> None:
+    free_bytes = Files().folder_free_bytes(record.kept)
+    if needed_bytes > free_bytes:
+        raise NotPossible(
+            f"to undo the fix later, {_mib(needed_bytes)} of {bounds.prefix} must be copied, because hard links to those files "
+            f"are not possible, and {bounds.record} has {_mib(free_bytes)} free: nothing was changed. Free space, or run the "
+            "commands yourself"
+        )
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes / (1 << 20):,.1f} MiB"
 
 
 def compare(manifest: Manifest, prefix: str, journal: Journal, kept: str) -> list[Change]:
@@ -37,16 +65,16 @@ def compare(manifest: Manifest, prefix: str, journal: Journal, kept: str) -> lis
     """
     copied = set(manifest.copied)
     places, left_out = ([_place(name, prefix) for name in names] for names in (journal.places, journal.left_out))
-    now = {os.path.relpath(path, prefix): entry for path, entry in _walk(places, left_out)}
+    now = {os.path.relpath(path, prefix): entry for path, entry in _walk(places, left_out, prefix, journal.aliases)}
     found = []
     for path in sorted(manifest.entries.keys() | now.keys()):
         before, after = manifest.entries.get(path), now.get(path)
         if before and after and _is_untouched(before, after, path in copied):
             continue
         found.append(Change(path, before, after, manifest.kept.get(path, "")))
-    if not any(map(is_of_installers, manifest.entries)):
+    if not any(is_of_installers(as_named(name, journal.aliases)) for name in manifest.entries):
         return found  # a layout in which nobody knows where installers write
-    return of_fix(found, prefix, kept, {change.path for change in journal.changes})
+    return of_fix(found, prefix, kept, {change.path for change in journal.changes}, journal.aliases)
 
 
 def fingerprinted(changes: Iterable[Change], prefix: str) -> tuple[Change, ...]:
@@ -69,6 +97,13 @@ def _place(name: str, prefix: str) -> str:
     return os.path.normpath(os.path.join(prefix, name))
 
 
-def _walk(places: Sequence[str], left_out: Sequence[str]) -> Iterator[tuple[str, Entry]]:
+def _walk(
+    places: Sequence[str], left_out: Sequence[str], prefix: str, aliases: Mapping[str, str]
+) -> Iterator[tuple[str, Entry]]:
+    def enters(path: str) -> bool:
+        name = os.path.relpath(path, prefix)
+        leads_there = any(real.startswith(os.path.join(name, "")) for real in aliases)
+        return leads_there or as_named(name, aliases).split(os.sep)[0] in _OF_PIP
+
     for place in places:
-        yield from walk(place, left_out)
+        yield from walk(place, left_out, enters=enters)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from tfgpu_doctor.fix.record import Change, Journal, Record
 from tfgpu_doctor.fix.snapshot import compare
 from tfgpu_doctor.host.changes import Changes
 from tfgpu_doctor.host.entries import Entry, look
+
+_OPEN = stat.S_IRWXU  # the mode of a folder in which its owner may change everything
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ def undo_newest(archive: Archive, *, force: bool = False) -> Undone | None:
         return None
     journal = records[-1].read() or _journal_of_manifest(records[-1], archive.bounds)
     if journal.phase == "applied":
-        refuse_foreign_changes(journal.changes, archive.bounds.prefix)
+        refuse_foreign_changes(journal.changes, archive.bounds.prefix, records[-1].folder)
     return undo(archive, records[-1], journal, force=force)
 
 
@@ -61,7 +64,7 @@ def _journal_of_manifest(record: Record, bounds: Bounds) -> Journal:
     if not record.has_manifest:
         raise lost_journal(record)
     places, left_out = bounds.names(bounds.places), bounds.names(bounds.left_out)
-    return Journal("", "", "", (), "", "", "applying", places=places, left_out=left_out)
+    return Journal("", "", "", (), "", "", "applying", places=places, left_out=left_out, aliases=bounds.aliases)
 
 
 def undo(archive: Archive, record: Record, journal: Journal, *, force: bool = True) -> Undone:
@@ -73,6 +76,7 @@ def undo(archive: Archive, record: Record, journal: Journal, *, force: bool = Tr
         if not force:
             refuse_later_changes(changes, record.last_beat_ns(), prefix)
     failures = Failures()
+    _open_folders(changes, archive.changes, prefix)
     left = _remove_added(changes, archive.changes, prefix, failures)
     replaced = [change for change in changes if change.before]
     if replaced:
@@ -82,6 +86,18 @@ def undo(archive: Archive, record: Record, journal: Journal, *, force: bool = Tr
     failures.tell()
     record.dispose()
     return Undone(journal, len(changes), tuple(left))
+
+
+def _open_folders(changes: Sequence[Change], door: Changes, prefix: str) -> None:
+    """Let this user write to the folders of the fix: it may have come to be read-only, or an undo that was interrupted did."""
+    for change in sorted(changes, key=lambda each: each.path):
+        path = os.path.join(prefix, change.path)
+        try:
+            now = look(path)
+            if now and now.kind == "folder" and now.mode & _OPEN != _OPEN:
+                door.set_mode(path, now.mode | _OPEN)
+        except OSError:
+            pass  # another user's: what cannot be done in it is reported
 
 
 def _remove_added(changes: Sequence[Change], door: Changes, prefix: str, failures: Failures) -> list[str]:
@@ -103,12 +119,20 @@ def _begin_undoing(record: Record, journal: Journal, changes: tuple[Change, ...]
 def _put_back_all(
     changes: Sequence[Change], record: Record, door: Changes, prefix: str, failures: Failures
 ) -> list[str]:
-    """Restore what was removed or changed, and return the folders in its place that stay. Can be restarted."""
+    """Restore what was removed or changed, and return the folders in its place that stay. Can be restarted.
+
+    The modes of folders come last: nothing can be put into one that is read-only.
+    """
     left = _remove(changes, door, prefix, failures)
-    for change in sorted(changes, key=lambda each: each.path):
+    ordered = sorted(changes, key=lambda each: each.path)
+    for change in ordered:
         path = os.path.join(prefix, change.path)
         with failures.collected(path):
             _put_back(change, path, record, door)
+    for change in reversed(ordered):
+        path = os.path.join(prefix, change.path)
+        with failures.collected(path):
+            _set_mode_of_folder(change, path, door)
     return left
 
 
@@ -140,6 +164,13 @@ def _put_back(change: Change, path: str, record: Record, door: Changes) -> None:
         return
     if before.kind == "folder":
         door.make_folder(path)
-    elif before.kind == "file" and not (now and now.inode == before.inode and before.has_content_of(now)):
+        return
+    if before.kind == "file" and not (now and now.inode == before.inode and before.has_content_of(now)):
         door.put_back(os.path.join(record.kept, change.kept), path)
     door.set_mode(path, before.mode)
+
+
+def _set_mode_of_folder(change: Change, path: str, door: Changes) -> None:
+    before, now = change.before, look(path)
+    if before and now and before.kind == now.kind == "folder":
+        door.set_mode(path, before.mode)

@@ -51,19 +51,20 @@ class Changes:
         os.utime(path)
 
     def keep(self, path: str, place: str) -> bool:
-        """Keep a second copy of a file, as a hard link if that is safe and possible, otherwise as a real copy.
-
-        Returns whether it is a hard link.
-        """
+        """Keep a file as a hard link, if that is safe and possible. Returns whether it is; if not, it is to be copied."""
         self._check(place)
-        if not path.endswith(_REWRITTEN):
-            try:
-                os.link(path, place)
-                return True
-            except OSError:
-                pass  # another file system, one without hard links, another user's file
+        if path.endswith(_REWRITTEN):
+            return False
+        try:
+            os.link(path, place)
+        except OSError:
+            return False  # another file system, one without hard links, another user's file
+        return True
+
+    def copy(self, path: str, place: str) -> None:
+        """Keep a real copy of a file."""
+        self._check(place)
         shutil.copy2(path, place)
-        return False
 
     def put_back(self, kept: str, path: str) -> None:
         """Put a kept file back to a path, atomically: a reader sees the old file or the new one."""

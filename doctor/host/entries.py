@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Literal
 
 import msgspec
@@ -51,8 +51,14 @@ def look(path: str) -> Entry | None:
     return Entry("other", mode)
 
 
-def walk(folder: str, leave_out: Collection[str] = ()) -> Iterator[tuple[str, Entry]]:
-    """A folder and its content, folders before their content. Raises OSError if one cannot be read."""
+def walk(
+    folder: str, leave_out: Collection[str] = (), *, enters: Callable[[str], bool] | None = None,
+    device: int | None = None,
+) -> Iterator[tuple[str, Entry]]:  # fmt: skip
+    """A folder and its content, folders before their content. Raises OSError if one cannot be read.
+
+    `enters` says for a folder on another device than the one around it, whose number `device` is, whether to go on in it.
+    """
     top = look(folder)
     if top is None or folder in leave_out:
         return
@@ -60,11 +66,28 @@ def walk(folder: str, leave_out: Collection[str] = ()) -> Iterator[tuple[str, En
     if top.kind != "folder":
         return
     try:
+        here = os.lstat(folder).st_dev
+        if enters and device not in (None, here) and not enters(folder):
+            return
         names = sorted(os.listdir(folder))
     except FileNotFoundError:
         return  # it disappeared in the meantime
     for name in names:
-        yield from walk(os.path.join(folder, name), leave_out)
+        yield from walk(os.path.join(folder, name), leave_out, enters=enters, device=here)
+
+
+def links_to_folders(folder: str, depth: int) -> Iterator[str]:
+    """The links to folders in a folder and, down to that depth, in those in it. What cannot be read is left out."""
+    try:
+        with os.scandir(folder) as listed:
+            found = sorted((each for each in listed if os.path.isdir(each.path)), key=lambda each: each.name)
+    except OSError:
+        return
+    for each in found:
+        if each.is_symlink():
+            yield each.path
+        elif depth > 1:
+            yield from links_to_folders(each.path, depth - 1)
 
 
 def digest(path: str) -> str:
@@ -84,6 +107,21 @@ def changed_ns(path: str) -> int:
 def modified_ns(path: str) -> int:
     """The time at which a file was last written (ns). Raises OSError."""
     return os.lstat(path).st_mtime_ns
+
+
+def other_owner(path: str) -> str:
+    """The user to whom a path belongs, as `sudo -u` takes it, if this is root and that is another; empty otherwise."""
+    if not hasattr(os, "geteuid") or os.geteuid() != 0:
+        return ""
+    import pwd  # there is none on Windows
+
+    owner = os.lstat(path).st_uid
+    if owner == 0:
+        return ""
+    try:
+        return pwd.getpwuid(owner).pw_name
+    except KeyError:
+        return f"'#{owner}'"
 
 
 def is_writable(folder: str) -> bool:

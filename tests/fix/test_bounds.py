@@ -31,13 +31,14 @@ def answer(prefix: pathlib.Path, *, virtual: bool = False, conda: bool = False) 
 
 def test_virtual_environment(venv: pathlib.Path) -> None:
     prefix = os.path.realpath(venv)
-    assert find_bounds(Host(), str(venv / "bin/python")) == Bounds(prefix, "virtual", (prefix,))
+    (site,) = pathlib.Path(prefix).glob("lib/python3*/site-packages")
+    assert find_bounds(Host(), str(venv / "bin/python")) == Bounds(prefix, "virtual", (prefix,), (str(site),))
 
 
 def test_conda_environment_leaves_its_cache_and_the_others_alone(tmp_path: pathlib.Path) -> None:
     prefix = os.path.realpath(tmp_path)
     bounds = find_bounds(Host(), program(tmp_path / "bin/python", answer(tmp_path, conda=True)))
-    assert bounds == Bounds(prefix, "conda", (prefix,))
+    assert bounds == Bounds(prefix, "conda", (prefix,), (f"{prefix}/lib/python3.12/site-packages",))
     assert bounds.left_out == (f"{prefix}/.tfgpu-doctor", f"{prefix}/pkgs", f"{prefix}/envs")
 
 
@@ -61,3 +62,19 @@ def test_broken_interpreter_of_a_virtual_environment(tmp_path: pathlib.Path) -> 
 def test_no_interpreter(tmp_path: pathlib.Path) -> None:
     with pytest.raises(NotPossible, match="name one that runs"):
         find_bounds(Host(), str(tmp_path / "bin/python"))
+
+
+@pytest.mark.parametrize("linked", ["lib", "lib/python3.12/site-packages"])
+def test_packages_behind_a_link(tmp_path: pathlib.Path, linked: str) -> None:
+    """A conda environment whose packages are on a larger disk."""
+    prefix = tmp_path / "conda"
+    python = program(prefix / "bin/python", answer(prefix, conda=True))
+    place = tmp_path / "scratch" / linked
+    place.mkdir(parents=True)
+    (prefix / linked).parent.mkdir(parents=True, exist_ok=True)
+    (prefix / linked).symlink_to(place)
+    site = os.path.realpath(tmp_path / "scratch/lib/python3.12/site-packages")
+    bounds = find_bounds(Host(), python)
+    assert bounds.places == (os.path.realpath(prefix), site)
+    assert bounds.packages == (site,)
+    assert bounds.aliases == {"../scratch/lib/python3.12/site-packages": "lib/python3.12/site-packages"}

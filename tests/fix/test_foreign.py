@@ -29,8 +29,9 @@ def test_a_file_that_was_put_in_place_of_another_is_judged_by_its_content(
     changes = [Change("red.py", None, after, digest=digest(str(file)))]
     os.utime(other, ns=(after.mtime_ns, after.mtime_ns))
     other.replace(file)
-    with pytest.raises(NotPossible, match="changed after the fix") if is_foreign else nullcontext():
-        refuse_foreign_changes(changes, str(tmp_path))
+    said = "changed after the fix: .* or keep the environment as it is: then delete record,"
+    with pytest.raises(NotPossible, match=said) if is_foreign else nullcontext():
+        refuse_foreign_changes(changes, str(tmp_path), "record")
 
 
 class Door:

@@ -72,3 +72,23 @@ def test_a_folder_that_pip_moved_aside_is_of_the_fix() -> None:
 def test_a_link_of_the_fix_is_of_the_fix() -> None:
     link = Change("lib/libcudnn.so.9", after=Entry("link", 0, target="../x"))
     assert of_fix([link], "/nowhere", "/nowhere", [link.path]) == [link]
+
+
+def test_what_is_outside_the_prefix_is_of_the_fix() -> None:
+    """Nothing is examined there but the folders that pip writes to."""
+    change = Change("../scratch/site-packages/x.py", FILE, FILE)
+    assert of_fix([change], "/nowhere", "/nowhere") == [change]
+
+
+def test_folders_behind_links_are_judged_by_the_paths_with_the_links(tmp_path: pathlib.Path) -> None:
+    aliases = {"packages": SITE, "../programs": "bin"}
+    record = tmp_path / "packages" / INFO / "RECORD"
+    record.parent.mkdir(parents=True)
+    record.write_text("../../../bin/say-x,,\n")
+    of_it = [
+        Change(f"packages/{INFO}/RECORD", after=FILE),
+        Change("../programs/say-x", after=FILE),
+        Change("../programs/old", FILE),
+    ]
+    others = [Change("../programs/mine", after=FILE), Change("packages-2/x.py", after=FILE)]
+    assert of_fix([*of_it, *others], str(tmp_path), "/nowhere", aliases=aliases) == of_it

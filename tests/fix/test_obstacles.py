@@ -1,9 +1,11 @@
-"""What stands in the way of an undo: the files of another user, and a full disk."""
+"""What stands in the way of an undo: the files of another user, folders that are read-only, other disks, and a full one."""
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -167,10 +169,50 @@ def test_bytecode_that_another_user_wrote_stays(shared_environment: pathlib.Path
 
 
 @pytest.fixture
-def disk(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A file system of 1 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
+def own_environment(shared_environment: pathlib.Path) -> pathlib.Path:
+    """An environment of another user, to whom modes apply as they do not to root."""
+    for path in (shared_environment, *shared_environment.rglob("*")):
+        os.chown(path, _COLLEAGUE, -1)
+    return shared_environment
+
+
+@pytest.mark.parametrize("end", ["kept", "undone once", "not fixed", "pip fails"])
+def test_read_only_packages_are_restored(own_environment: pathlib.Path, package: pathlib.Path, end: str) -> None:
+    """pip moves a folder aside in which it may not write, makes a new one, and gives itself the right to remove the old."""
+
+    def pip(step: object, lock: int, beat: object) -> None:
+        aside = package.parent / "~olours"
+        package.rename(aside)
+        package.mkdir()
+        (package / "green.py").write_text("SHADE = 'new'\n")
+        if end == "pip fails":
+            raise StepFailed("pip ended with exit code 1")
+        for folder in (aside, aside / "deep"):
+            folder.chmod(0o755)
+        shutil.rmtree(aside)
+
+    with colleague():
+        (package / "deep").mkdir()
+        (package / "deep/grey.py").write_text("SHADE = 'old'\n")
+        for folder in (package / "deep", package):
+            folder.chmod(0o555)
+    before = own_entries(own_environment)
+    plan = make_plan(pip_step(own_environment, "install", "x"))
+    with colleague():
+        report = make_report("fail" if end == "not fixed" else "pass")
+        applied = apply(plan, own_environment, pip=pip, look_again=lambda: report)
+        if end == "undone once":
+            package.chmod(0o555)  # as an undo does that is interrupted before its end
+        if applied.repaired:
+            assert undo(own_environment) is not None
+    assert own_entries(own_environment) == before
+    assert not has_records(bounds_of(own_environment))
+
+
+@contextmanager
+def small_disk(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A file system of 1 MiB in a new folder."""
+    folder.mkdir(parents=True)
     try:
         words = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
         mounted = subprocess.run(words, capture_output=True, check=False).returncode == 0
@@ -178,8 +220,17 @@ def disk(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
         mounted = False
     if not mounted:
         pytest.skip("no file system can be mounted here")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture
+def disk(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A file system of 1 MiB."""
+    with small_disk(tmp_path / "disk") as folder:
+        yield folder
 
 
 def use_up(disk: pathlib.Path, file: pathlib.Path) -> None:
@@ -247,3 +298,38 @@ def test_full_disk_that_stays_full_is_said_with_what_to_do(disk: pathlib.Path) -
     (disk / "data").unlink()
     assert undo(disk / "venv") is not None
     assert tree(disk / "venv") == before
+
+
+@pytest.mark.parametrize(("name", "is_kept"), [("data/set.tfrecord", False), ("lib/python3/site-packages/x.py", True)])
+def test_of_another_disk_only_folders_of_pip_are_kept(tmp_path: pathlib.Path, name: str, is_kept: bool) -> None:
+    """`python -m venv .` in a project into which a data set is mounted, and an environment whose lib is another disk."""
+    kept: dict[str, str] = {}
+
+    def pip(step: object, lock: int, beat: object) -> None:
+        kept.update(json.loads((venv / ".tfgpu-doctor/0001/manifest.json").read_bytes())["kept"])
+        update(package)
+
+    venv = tmp_path / "project"
+    with small_disk(venv / name.split("/", maxsplit=1)[0]):
+        package = fill(venv)
+        (venv / name).write_text("content")
+        before = tree(venv)
+        assert apply(make_plan(pip_step(venv, "install", "x")), venv, pip=pip).repaired
+        assert undo(venv) is not None
+        assert tree(venv) == before
+    assert "lib/python3/site-packages/colours/red.py" in kept
+    assert (name in kept) == is_kept
+
+
+def test_copies_for_which_there_is_no_space_are_not_begun(disk: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file system has no hard links."""
+    package = fill(disk / "venv")
+    (package / "big.so").write_bytes(bytes(700 << 10))
+    monkeypatch.setattr(os, "link", lambda *_, **__: (_ for _ in ()).throw(OSError(1, "Operation not permitted")))
+    before = tree(disk)
+    said = (
+        r"0\.7 MiB of \S+/venv must be copied, .*/\.tfgpu-doctor has 0\.\d MiB free: nothing was changed\. Free space"
+    )
+    with pytest.raises(NotPossible, match=said):
+        apply(make_plan(pip_step(disk / "venv", "install", "x")), disk / "venv", pip=updating(package))
+    assert tree(disk) == before

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import sys
+from contextlib import nullcontext
 from typing import Any
 
 import msgspec
@@ -11,10 +14,11 @@ from healthy import ANSWERED, healthy
 from made_up_repairs import make_cause, make_plan
 
 from tfgpu_doctor.fix.bounds import Bounds, NotPossible, check_bounds
+from tfgpu_doctor.fix.installer import pip_variables
 from tfgpu_doctor.fix.links import NO_COMPILER, NOT_FOUND, LinkStep
 from tfgpu_doctor.fix.plan import PipStep, plan_repair
 from tfgpu_doctor.model.facts import Facts
-from tfgpu_doctor.model.facts.python import Target
+from tfgpu_doctor.model.facts.python import Distribution, Target
 from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
 
 SITE = "/venv/lib/python3.12/site-packages"
@@ -194,3 +198,53 @@ def test_folder_that_cannot_be_written(
     monkeypatch.setattr("os.access", lambda path, mode: path != str(closed))
     with pytest.raises(NotPossible, match=words):
         check_bounds(Bounds(str(tmp_path), kind, (str(tmp_path), str(closed))), make_plan(), make_target())
+
+
+def pip_in(folder: str) -> Distribution:
+    return Distribution(name="pip", version="25.0", folder=folder)
+
+
+def test_environment_of_another_user_is_not_changed_by_root(tmp_path: pathlib.Path) -> None:
+    if sys.platform == "win32" or os.geteuid() != 0:
+        pytest.skip("only root can give a folder to another user")
+    bounds = Bounds(str(tmp_path), "virtual", (str(tmp_path),))
+    check_bounds(bounds, make_plan(), make_target())  # root's own, as in a container
+    for uid, name in ((65534, "nobody"), (64999, r"'#64999'")):
+        os.chown(tmp_path, uid, -1)
+        with pytest.raises(NotPossible, match=rf"{tmp_path} belongs to the user {name}, .* with `sudo -u {name}`"):
+            check_bounds(bounds, make_plan(), make_target())
+
+
+USER_SITE = "/home/u/.local/lib/python3.12/site-packages"
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "is_refused"),
+    [
+        ("conda", ("install", "Proto_Buf>=5.28"), True),
+        ("base", ("uninstall", "-y", "proto-buf"), True),
+        ("conda", ("install", "numpy<2"), False),
+        ("virtual", ("install", "proto-buf"), False),  # its own packages come before those of the user site
+    ],
+)
+def test_what_is_in_the_user_site_is_left_to_the_user(
+    tmp_path: pathlib.Path, kind: Any, words: tuple[str, ...], is_refused: bool
+) -> None:
+    found = Distribution(name="proto-buf", version="3.20", folder=USER_SITE)
+    target = make_target(user_site=USER_SITE, distributions=(found, pip_in(str(tmp_path))))
+    plan = make_plan(PipStep(("/venv/bin/python", "-m", "pip", *words)))
+    with pytest.raises(NotPossible, match=f"proto-buf is in {USER_SITE}") if is_refused else nullcontext():
+        check_bounds(Bounds(str(tmp_path), kind, (str(tmp_path),)), plan, target)
+
+
+def test_a_pip_of_the_user_site_is_none(tmp_path: pathlib.Path) -> None:
+    target = make_target(user_site=USER_SITE, distributions=(pip_in(USER_SITE),))
+    with pytest.raises(NotPossible, match="has no pip"):
+        check_bounds(Bounds(str(tmp_path), "base", (str(tmp_path),)), make_plan(PIP), target)
+
+
+def test_pip_sees_neither_the_user_site_nor_pythonpath() -> None:
+    kept = pip_variables({"PYTHONPATH": "/lib", "PIP_TARGET": "/x", "PIP_INDEX_URL": "https://a", "HOME": "/home/u"})
+    assert kept["PYTHONNOUSERSITE"] == "1"
+    assert kept["PIP_INDEX_URL"] == "https://a"
+    assert not kept.keys() & {"PYTHONPATH", "PIP_TARGET"}

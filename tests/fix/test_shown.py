@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import os
 import pathlib
+import sys
 import time
 
 import msgspec
 import pytest
 from doctor_command import HAS_WHEEL, make_target, run_doctor
-from made_up_repairs import bounds_of, make_plan, make_report, pip_step
+from made_up_repairs import bounds_of, make_cause, make_plan, make_report, pip_step
 from replayed import report_on
 from simulated import Simulate
 
 from tfgpu_doctor import rehearse
-from tfgpu_doctor.fix.apply import Applied
+from tfgpu_doctor.cli.configuration import Configuration
+from tfgpu_doctor.diagnose.root_cause import rank_causes
+from tfgpu_doctor.fix import command
+from tfgpu_doctor.fix.apply import Applied, apply_plan, find_new
 from tfgpu_doctor.fix.archive import open_archive
 from tfgpu_doctor.fix.bounds import NotPossible
 from tfgpu_doctor.fix.page import addressed, describe_applied, describe_nothing, describe_plan
 from tfgpu_doctor.fix.plan import Plan
 from tfgpu_doctor.fix.record import Manifest
+from tfgpu_doctor.model import Finding
 from tfgpu_doctor.model.facts import Facts
-from tfgpu_doctor.model.report import Report
+from tfgpu_doctor.model.report import Report, Result, RootCause
 from tfgpu_doctor.rehearse import Look
 
 
@@ -126,3 +131,64 @@ def test_an_examination_that_fails_is_no_fix_that_failed(
     done = run_doctor("fix")
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.endswith(f"tfgpu-doctor: error: {said}\n")
+
+
+def report_of(*results: Result) -> Report:
+    return msgspec.structs.replace(make_report(), results=results, causes=rank_causes(results))
+
+
+def result_of(id_: str, outcome: str, *causes: str, severity: str = "error") -> Result:
+    findings = tuple(Finding(f"{cause} it is", cause=cause, severity=severity) for cause in causes)  # type: ignore[arg-type]
+    return Result(id=id_, title=id_, outcome=outcome, findings=findings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_new"),
+    [
+        (("pass",), ("fail", "numpy_is_broken"), True),
+        (("fail", "numpy_is_old"), ("fail", "numpy_is_broken"), True),
+        (("fail", "numpy_is_old"), ("fail", "numpy_is_old"), False),
+        (("blocked",), ("fail", "numpy_is_broken"), False),  # behind the finding that is fixed now
+        (("skip",), ("fail", "numpy_is_broken"), False),
+        (("pass",), ("fail", "undetermined"), True),
+        (("fail", "undetermined"), ("fail", "undetermined"), False),
+        (("pass",), ("pass",), False),
+    ],
+)
+def test_an_error_that_is_new_since_the_fix_is_told(
+    before: tuple[str, ...], after: tuple[str, ...], is_new: bool, tmp_path: pathlib.Path
+) -> None:
+    mended, other = result_of("ACME001", "pass"), result_of("ACME003", "fail", "undetermined")
+    first = report_of(result_of("ACME001", "fail", "acme_is_old"), result_of("ACME002", *before), other)
+    second = report_of(mended, result_of("ACME002", *after), other)
+    applied = apply_plan(
+        make_plan(),
+        bounds_of(tmp_path),
+        run_pip=lambda *_: None,
+        look_again=lambda: second,
+        say=lambda _: None,
+        first=first,
+    )
+    said = describe_applied(make_plan(), applied)
+    assert [cause.id for cause in applied.new] == ["ACME002"] * is_new
+    assert (f"New since the fix: ACME002  {after[-1]} it is" in said) == is_new
+    assert "Still to fix: ACME003" in said
+
+
+def test_a_warning_that_is_new_since_the_fix_is_no_error() -> None:
+    first = report_of(result_of("ACME002", "pass"))
+    assert find_new(first, report_of(result_of("ACME002", "warn", "numpy_is_slow", severity="warning"))) == ()
+    assert find_new(report_of(), first) == ()
+
+
+@pytest.mark.parametrize(("new", "code"), [((), 0), ((make_cause(),), 1)])
+def test_a_fix_with_an_error_that_is_new_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, new: tuple[RootCause, ...], code: int
+) -> None:
+    look = Look(Facts(), rehearses=True, again=make_report)
+    plan = make_plan(pip_step(tmp_path, "install", "x"))
+    monkeypatch.setattr("tfgpu_doctor.fix.apply.apply_plan", lambda *_, **__: Applied(True, make_report(), new=new))
+    monkeypatch.setattr("tfgpu_doctor.fix.bounds.find_bounds", lambda *_: bounds_of(tmp_path))
+    monkeypatch.setattr("tfgpu_doctor.fix.bounds.check_bounds", lambda *_: None)
+    monkeypatch.setattr("tfgpu_doctor.fix.installer.refuse_redirection", lambda *_: None)
+    assert command._apply(plan, look, make_report("fail"), Configuration(), yes=True, python=sys.executable) == code

@@ -9,7 +9,7 @@ import subprocess
 
 import msgspec
 import pytest
-from doctor_command import clean_environment
+from doctor_command import clean_environment, run_doctor
 from every import sampled
 from made_up_repairs import apply, make_plan, pip_step, undo
 from made_up_wheels import pip, tree
@@ -65,9 +65,22 @@ def test_file_that_somebody_changed_is_named_and_kept(
     if how == "a folder":
         file.mkdir()
     changed = tree(venv)
-    with pytest.raises(NotPossible, match=f"{file} changed after the fix"):
+    record = os.path.realpath(venv / ".tfgpu-doctor/0001")
+    with pytest.raises(NotPossible, match=f"{file} changed after the fix.* then delete {record}"):
         undo(venv)
     assert tree(venv) == changed
+
+
+def test_without_the_record_that_no_undo_can_use_the_next_fix_can_begin(
+    venv: pathlib.Path, site: pathlib.Path, fixed: dict[str, object]
+) -> None:
+    (site / "colours/red.py").write_text("RED = 'mine'\n")
+    with pytest.raises(NotPossible, match="then delete "):
+        undo(venv)
+    shutil.rmtree(venv / ".tfgpu-doctor/0001")
+    assert undo(venv) is None
+    assert (site / "colours/red.py").read_text() == "RED = 'mine'\n"
+    assert apply(make_plan(pip_step(venv, "install", "x")), venv, pip=lambda *_: None).repaired
 
 
 @pytest.mark.slow
@@ -213,3 +226,14 @@ def test_an_empty_record_promises_nothing(venv: pathlib.Path) -> None:
     assert said.startswith("Nothing to undo: a fix ended before it recorded anything")
     assert "as it was before" not in said
     assert not (venv / ".tfgpu-doctor").exists()
+
+
+def test_the_record_of_another_user_is_not_undone_by_root(venv: pathlib.Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a folder to another user")
+    (venv / ".tfgpu-doctor/0001").mkdir(parents=True)
+    os.chown(venv / ".tfgpu-doctor", 65534, -1)
+    done = run_doctor("fix", "--undo", "--python", str(venv))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"{os.path.realpath(venv)}/.tfgpu-doctor belongs to the user nobody" in done.stderr
+    assert (venv / ".tfgpu-doctor/0001").exists()

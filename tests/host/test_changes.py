@@ -32,6 +32,7 @@ def test_nothing_is_made_outside(folder: pathlib.Path, where: str) -> None:
         lambda: changes.make_link(path, "x"),
         lambda: changes.put_back(str(folder / "x"), path),
         lambda: changes.keep(str(folder / "x"), path),
+        lambda: changes.copy(str(folder / "x"), path),
     ):
         with pytest.raises(OutsideTarget):
             act()
@@ -72,8 +73,10 @@ def test_kept_file_survives_that_the_first_is_replaced(folder: pathlib.Path) -> 
 
 @pytest.mark.parametrize("name", ["easy-install.pth", "colours.egg-link"])
 def test_files_that_pip_rewrites_are_copied(folder: pathlib.Path, name: str) -> None:
+    changes = Changes([str(folder)])
     (folder / name).write_text("old")
-    assert not Changes([str(folder)]).keep(str(folder / name), str(folder / "kept"))
+    assert not changes.keep(str(folder / name), str(folder / "kept"))
+    changes.copy(str(folder / name), str(folder / "kept"))
     (folder / name).write_text("new")
     assert (folder / "kept").read_text() == "old"
 

@@ -56,22 +56,22 @@ def make_report(outcome: str = "pass") -> Report:
 
 def apply(
     plan: Plan, venv: pathlib.Path, *, look_again: Callable[[], Report] = make_report,
-    pip: Callable[[PipStep, int, Callable[[], None]], None] | None = None,
+    pip: Callable[[PipStep, int, Callable[[], None]], None] | None = None, bounds: Bounds | None = None,
 ) -> Applied:  # fmt: skip
     """Apply a plan with the real pip; the finding is gone afterwards unless `look_again` says otherwise."""
     host = Host()
     return apply_plan(
-        plan, bounds_of(venv), look_again=look_again, say=lambda line: None,
+        plan, bounds or bounds_of(venv), look_again=look_again, say=lambda line: None,
         run_pip=pip or (lambda step, lock, beat: run_pip(step, host, folder=str(venv), lock=lock, on_tick=beat)),
     )  # fmt: skip
 
 
-def undo(venv: pathlib.Path, *, force: bool = False) -> Undone | None:
+def undo(venv: pathlib.Path, *, force: bool = False, bounds: Bounds | None = None) -> Undone | None:
     """Undo the newest fix. The pip of one that was killed may take a while to end on a busy machine, and has the lock."""
     until = time.monotonic() + _PATIENCE_S
     while True:
         try:
-            with open_archive(bounds_of(venv)) as archive:
+            with open_archive(bounds or bounds_of(venv)) as archive:
                 return undo_newest(archive, force=force)
         except NotPossible as error:
             if "is in progress" not in str(error) or time.monotonic() > until:
