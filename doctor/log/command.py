@@ -37,6 +37,9 @@ _FINDINGS, _NOTHING_JUDGED, _INTERRUPTED = 1, 3, 130
 def log(*, file: str, context: tuple[str, ...], format_: str, output: str | None) -> int:
     """Find the cause in a TensorFlow log, a CI log, or the text of a ticket.
 
+    The report quotes lines as they are, with the names and secrets in them; to share a log, use
+    `tfgpu-doctor ticket --log`.
+
     The log can have any size and encoding, and can be compressed with gzip, bzip2 or xz; `-` reads standard input. Exit
     codes: 0 no problem found, 1 a cause found, 2 wrong usage or unreadable input, 3 the log is empty, 130 interrupted
     (what was read by then is judged).

@@ -11,9 +11,14 @@ from tfgpu_doctor.ticket.vocabulary import Vocabulary
 from tfgpu_doctor.ticket.wordlike import Words
 
 _SEPARATORS = re.compile(r"([/\\]+)")
-_OF_USERS = frozenset({"home", "users"})
+_OF_USERS = re.compile(
+    r"home\d{0,3}|homes|homedirs?|users?\d{1,3}|users|u\d?|usuarios|benutzer|utilisateurs|utenti|gebruikers|"
+    r"usu\u00e1rios|anv\u00e4ndare"
+)
 _OF_ACCOUNTS = frozenset({"user", "uid"})
 _OF_JOBS = frozenset({"scratch", "localscratch", "job", "jobs", "slurm"})
+_NUMBER = re.compile(r"\d{5,}")  # of a person or a project: a step or a size of this length is in no path that matters
+_OF_KERNEL = re.compile(r"/(?:proc|sys|dev)(?:/|\Z)")
 _OF_PACKAGES = frozenset({"site-packages", "dist-packages"})
 _NUMBERED = re.compile(r"([A-Za-z][A-Za-z_.-]*?)[-_.]?(\d{1,3}(?:\.\d{1,3}){0,2}t?)(\.zip|\.exe)?")
 _LIBRARY = re.compile(r"(lib[\w+-]+?)(?:\.alt)?\.(?:so|dylib|a)(?:\.\d{1,3}){0,4}")
@@ -40,12 +45,14 @@ class PathScrubber:
             if place % 2 or not part:
                 done.append(part)
                 continue
-            if before in _OF_USERS and part.lower() not in _PUBLIC_ACCOUNTS:
+            if _OF_USERS.fullmatch(before) and part.lower() not in _PUBLIC_ACCOUNTS:
                 done.append(part if PLACEHOLDER.fullmatch(part) else self._placeholders.of("user", part))
             elif before in _OF_ACCOUNTS and part.isdecimal() and int(part) >= FIRST_UID:  # /run/user/54321
                 done.append(self._placeholders.of("id", part))
             elif before in _OF_JOBS and part.isdecimal():
                 done.append(self._placeholders.of("job", part))
+            elif _NUMBER.fullmatch(part) and not _OF_KERNEL.match(path):
+                done.append(self._placeholders.of("id", part))
             elif before in _OF_PACKAGES and "." not in part and not self._vocabulary.has_package(part):
                 done.append(self.part(part, kind="package"))
             else:

@@ -6,13 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_LABEL = (
-    r"[\w.-]{0,60}(?:pass(?:word|wd|phrase|code)?|pwd|secret|credentials?|api[-_]?key|(?:access|account|private|shared|auth|"
-    r"signing|encryption|license|licence)[-_]?key(?:[-_]?id)?|(?:^|(?<=[\W_]))(?:token|auth|sig|psk|ssid|sid|otp|pin(?!ned|[-_]?mem))|"
-    r"[-_.](?:token|auth|key)|[a-z]token|connection[-_]?string|session[-_]?(?:id|key)|cookie|serial(?:[-_ ]?number)?|"
-    r"asset[-_ ]?tag|service[-_ ]?tag|licen[cs]e|identitytoken)[\w.-]{0,60}"
-)
-_VALUE = r"(?:\"(?:[^\"\\]|\\.)*\"?|'(?:[^'\\]|\\.)*'?|[^\s\"'&;,<][^\s\"'&;,]*)"
+from tfgpu_doctor.ticket.labels import BETWEEN, CERTAIN, COMMANDS, FOREIGN, LABEL, NUMBERED, READS, VALUE
 
 # What a message says of a password without naming it: "sudo: a password is required".
 _STATES = "required|needed|missing|wrong|incorrect|invalid|empty|expired|too|not|set|unset|correct|never|stored"
@@ -45,17 +39,33 @@ SECRETS = (
     pattern("secret", r"\b(?:set-)?cookie[\"']?\s*:\s*([^\n]+)", 1),
     pattern("secret", r"\b(?:bearer|basic|digest)\s+([\w.~+/=-]{8,})", 1),
     pattern("secret", r"\bmachine\s+\S+\s+(login\s+\S+(?:\s+(?:password|account)\s+\S+)*)", 1),
-    pattern("secret", rf"\b(?:pass(?:word|phrase|wd)?|secret|ssid|psk)[\"']?\s*(?::|=|\bis\b(?!\s+(?:{_STATES})\b))"
-            r"\s*([^\n]+)", 1),
+    pattern("secret", r"(?<!hlo )(?<!compiler )(?<!optimization )\b"
+            r"(?:pass(?:word|wort|phrase|wd)|pass(?!\s*[:=]\s*\d{1,3}(?![\w.]))|secret|ssid|psk)[\"']?"
+            rf"\s*(?::|=|\bis\b(?!\s+(?:{_STATES})\b))\s*([^\n]+)", 1),
+    pattern("secret", rf"(?<!\w){FOREIGN}[\"']?\s*[:=\uff1a]\s*([^\n]+)", 1),
     pattern("url", r"\b[a-z][a-z0-9+.-]{1,20}://[^\s\"'<>`]+"),
-    pattern("secret", rf"(?<![\w.-]){_LABEL}[\"']?\s*[=:]\s*({_VALUE})", 1),
-    pattern("secret", rf"(?:^|(?<=\s))--?{_LABEL}\s+({_VALUE})", 1),
-    pattern("secret", rf"(?:^|(?<=\s))-p\s*(?=[^\s\d/$~.])({_VALUE})", 1),  # not a folder, as in mkdir -p
+    pattern("secret", r"\b(?:auth|Http(?:Basic|Digest|Proxy)Auth|basic_auth|login)\s*[:=]?\s*"
+            r"\(\s*([\"'][^\"'\n]{0,100}[\"']\s*,\s*[\"'][^\"'\n]{0,100}[\"'])", 1),
+    pattern("secret", rf"(?<![\w.-]){LABEL}[\"']?\s*(?::(?!:)|=)\s*({VALUE})", 1),
+    pattern("secret", rf"<{CERTAIN}(?:\s[^<>\n]{{0,100}})?>\s*([^<\n]+)", 1),
+    pattern("secret", rf"{CERTAIN}{BETWEEN}({VALUE})", 1),
+    pattern("secret", r"\b(?:pass(?:word|wort|wd|phrase|code)|kennwort|pwd|pw|storepass|requirepass|"
+            r"masterauth)\s+(?:lautet\s+|ist\s+|is\s+)?(?=\S*\d)([^\s\"'&;,]{5,})", 1),
+    pattern("secret", r"(?<![\w.-])[a-z0-9]+[_-](?:[a-z0-9]+[_-])*(?:password|passwd|token|secret|key)\s+"
+            r"(?!0x)(?=\S*\d)([^\s\"'&;,]{5,})", 1),
+    pattern("secret", rf"\b{NUMBERED}(?:\s+to\s+value)?[\"']?[\s:=#]*[\"']?"
+            r"((?=[\w-]*\d)\w[\w-]{4,40})(?!\w|\.\d)", 1),
+    pattern("secret", r"(?<=[?&])key=([^\s&\"'#]+)", 1),
+    pattern("secret", rf"(?:^|(?<=\s))--?{LABEL}\s+({VALUE})", 1),
+    *(pattern("secret", rf"\b{command}\b(?:[^\n|;]{{0,200}}?\s)??{option}({VALUE})", 1)
+      for command, option in COMMANDS),
+    pattern("secret", rf"\b(?:echo|printf)\s+(?:-\w+\s+)*([^|\n]{{1,100}}?)\s*\|\s*{READS}", 1),
     pattern("ip", r"(?<![^\W_])(?<![:.])(?:(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}|"
              r"(?=[0-9a-f:]*::)(?=(?:[0-9a-f]*:){2})[0-9a-f:]*[0-9a-f][0-9a-f:]*(?:\.\d{1,3}){0,3})(?:%\w+)?(?:/\d{1,3})?(?![^\W_]|:)"),
 )  # fmt: skip
 NAMES = (
     pattern("email", r"(?<![\w.+%-])[\w.+%-]+@[\w-]+(?:\.[\w-]+)+"),
+    pattern("email", r"(?<![\w.+-])[\w.+-]+ ?[\[(]at[\])] ?[\w-]+(?:(?: ?[\[(]dot[\])] ?|\.)\w+)+"),
     pattern("id", r"\bS-1-\d+(?:-\d+){2,}\b"),  # of a Windows account
     pattern("mac", r"(?<![^\W_])(?<![:-])[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5,7}(?:(?:[:-][0-9a-f]{2}){12})?(?![^\W_]|[:-])"),
     pattern("mac", r"(?<![\w.])(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}(?![\w.])"),
@@ -63,26 +73,32 @@ NAMES = (
     pattern("number", r"(?<![\w.:/-])\d{4}(?:,\d{3,4}){2,4}(?![\w.:/-])"),
     pattern("host", r"^(?:<\d+>)?\w{3} +\d+ [\d:]{8} (\S+) \S+:", 1, re.MULTILINE),  # as syslog writes
     pattern("host", r"^\d{4}-\d\d-\d\dT\S+ (\S+) (?:kernel|systemd|nvidia)\S*:", 1, re.MULTILINE),
-    pattern("host", r"^([\w.-]+):\d+:\d+ \[\d+\] (?:\S+ )?NCCL ", 1, re.MULTILINE | re.IGNORECASE),
     pattern("host", r"^(\S+) Secure Boot Module Signature key$", 1, re.MULTILINE),
     pattern("host", r"\bhost(?:name)?[\"']?\s*[:=]\s*[\"']?([\w.-]+)", 1),
     pattern("host", r"\bhost(?:name)? +((?=[\d_.-]*[a-z])[a-z_.-]*\d[\w.-]*)", 1),
     pattern("host", r"(?<![\w.])(?:[a-z]+-){0,3}(?:node|server|dgx|hgx|worker|login|head|master)-?\d{1,5}(?![\w.])"),
-    pattern("user", r"\b(?:user(?:name)?|login|owner|uname|account)[\"']?\s*[:=]\s*[\"']?([\w.@$-]+)", 1),
+    pattern("user", r"\b(?:user(?:name)?|(?<!last )login|owner|uname|account)[\"']?\s*[:=]\s*[\"']?([\w.@$-]+)", 1),
     pattern("user", r"(?<![\w.-])([\w.-]+)@[\w-]+(?=[:\s]|$)", 1),
     pattern("host", r"(?<=@)([\w-]+)(?=[:\s]|$)", 1),
     pattern("host", r"(?<![\w.-])(?:[a-z0-9-]+\.)+(?:com|net|org|io|edu|gov|mil|local|internal|intern|lan|corp|home|cloud|"
              r"dev|ai|co|de|fr|uk|eu|ch|at|nl|se|no|jp|cn|in|ru|br|it|es|pl|us|ca|au|arpa)(?::\d{2,5})?(?![\w.-])"),
 )  # fmt: skip
+# What a program says in the place of a value: a code, or a library that cannot be opened.
+SAYS = re.compile(r"[A-Z]{3,}_[A-Z_]{3,}(?=[:,.;)\"']*(?:\s|\Z))|lib[\w+-]+\.so(?:\.\d+)*(?=:?(?:\s|\Z))")
 # A line that asks for a secret; the next one answers, unless a program wrote it.
 ASKS = re.compile(
     r"\b(?:pass(?:word|phrase|code|wd)|otp|pin|(?:api|secret) key|access token|"
-    r"(?:verification|security|one[- ]time|2fa|login) code)\b[^\n:=]{0,100}[:=]\s*\Z",
+    r"(?:verification|security|one[- ]time|2fa|login) code)\b[^\n:=]{0,100}[:=]\s*\Z|"
+    r"(?:key|token|secret|password)\w{0,20}=\\\s*\Z|"  # goes on in the next line
+    r"\bname:\s*[\"']?(?-i:[A-Z0-9_]{0,40}(?:KEY|TOKEN|SECRET|PASSWORD))[\"']?\s*\Z",  # "value:" does
     re.IGNORECASE,
 )
 NO_ANSWER = re.compile(
-    r"\s*(?:\d{4}-\d\d-\d\d|[IWEF]\d{4} |\[|<|Traceback|File \"|Sorry,|Last login|Permission denied|sudo:|su:|\w+Error\b|"
-    r"[A-Z]{3,}_[A-Z_]{3,}|\S+[$#>] )"
+    r"\s*(?:valueFrom:|- |\d{4}-\d\d-\d\d|[IWEF]\d{4} |\[|<|Traceback|File \"|Sorry,|Last login|"
+    r"Permission denied|sudo:|su:|\w+Error\b|[A-Z]{3,}_[A-Z_]{3,}|\S+[$#>] |"
+    r"(?:Killed|Aborted|Terminated|Segmentation fault|Bus error|Illegal instruction|"
+    r"Floating point exception)(?: \(core dumped\))?\s*\Z|[^\n]{0,60}: "
+    r"(?:command not found|No such file or directory)\s*\Z)"
 )
 LONGEST_ANSWER = 64
 # GPU-..., MIG-..., and MIG-GPU-.../1/0 as drivers before 470 write it; CUDA also accepts only the first digits.

@@ -64,8 +64,9 @@ class Scrub:
         return msgspec.convert(self._walk(writable(fact), None), type(fact))
 
     def text(self, text: str) -> str:
-        """Return a multi-line text, scrubbed."""
-        return "\n".join(self._lines(text.split("\n")))
+        """Return a multi-line text, scrubbed. A line before the one that reveals a name is read again."""
+        lines = self._lines(text.split("\n"))
+        return "\n".join(self._scrubber.text(line) if self._scrubber.tells(line) else line for line in lines)
 
     @property
     def replaced(self) -> list[Replaced]:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable
 
 from tfgpu_doctor.ticket.identity import FIRST_UID, NOBODY, Identity
 from tfgpu_doctor.ticket.paths import PathScrubber
-from tfgpu_doctor.ticket.patterns import BLOB, NAMES, SECRETS, UUIDS, Pattern, find_blocks
+from tfgpu_doctor.ticket.patterns import BLOB, NAMES, SAYS, SECRETS, UUIDS, Pattern, find_blocks
 from tfgpu_doctor.ticket.personal_numbers import NUMBERS
 from tfgpu_doctor.ticket.placeholders import PLACEHOLDER, Placeholders
+from tfgpu_doctor.ticket.positions import ONE_HOST, POSITIONS, PUBLIC_NAMESPACES, SYSTEM_ACCOUNTS, SYSTEM_GROUPS
 from tfgpu_doctor.ticket.shapes import is_like_an_ip, is_plain, is_version, shortened
 from tfgpu_doctor.ticket.spans import Spans
 from tfgpu_doctor.ticket.vocabulary import Vocabulary
@@ -26,6 +27,12 @@ _KEPT = re.compile(
     r"(?<![\w/])(?:/job:localhost/replica:\d/task:\d)?/(?:physical_)?device:[GCTX]PU:\d{1,2}\b|(?<![\w/])/[GC]PU:\d{1,2}\b|"
     r"\bchunk \d{1,6}, word \d{1,7}: wrote 0x[0-9a-f]{16}, read 0x[0-9a-f]{16}\b|"
     r"(?<![\w.])\d{8,13}(?= (?:bytes|B)\b)|(?<=\(rounded to )\d{8,13}(?=\))|"
+    r"\bexit(?:ed)?(?: with)? (?:code|status)[ :=]{1,3}-?\d{8,10}\b|"  # as Windows writes them
+    r"\b(?:\w{0,40}(?:memory|bytes|limit|size)_?|(?:max_?)?in_?use|max_?alloc_?size|(?:peak_?)?reserved|"
+    r"largest_?free_?block)[\"']?[:=] {0,20}\d{8,13}\b|"  # of allocators
+    r"\b(?-i:(?:CU[A-Z]{2,8}|NVML|NVRTC|NVJPEG|NPP)_(?:ERROR|STATUS)_[A-Z][A-Z0-9_]{2,80})\b|"
+    r"\bMicrosoft@Microsoft\.com\b|"  # who built the kernel of WSL 1
+    r"\bVBIOS(?: version)?[ :=]{1,40}[0-9a-f]{2}(?:\.[0-9a-f]{2}){4}(?![\w.])|"
     r"\b(?:Ch|intr|ctxId) (?:0x)?[0-9a-f]{8}\b|"  # of Xids
     r"(?<![\w:.])10de:[0-9a-f]{4}(?![\w:.-])|"
     r"(?:(?<=PCI:)|(?<![\w:.]))(?:0000)?[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?(?![\w.-]|:\w)|"
@@ -46,8 +53,8 @@ _OF_PRODUCT = re.compile(
 )
 _QUOTED_PATH = re.compile(r"\"((?:[A-Za-z]:\\|~?/)[^\"\n]{1,1000})\"|'((?:[A-Za-z]:\\|~?/)[^'\n]{1,1000})'")
 _PATH = re.compile(
-    r"(?<![\w<>/.$~\\-])(?:\$\w+|\$\{\w+\}|~[\w.-]*|\.{1,2})?/(?:[^\s\"'`,;:()\[\]{}<>|=]|<[a-z]+-\d{1,5}>)+|"
-    r"(?<![\w<>/.$~])(?:[A-Za-z]:)?\\(?:[^\s\"'`,;:()\[\]{}<>|=]|<[a-z]+-\d{1,5}>)+"
+    r"(?<![\w<>/.$~\\-])(?:\$\w+|\$\{\w+\}|~[\w.-]*|\.{1,2})?/(?:[^\s\0\"'`,;:()\[\]{}<>|=]|<[a-z]+-\d{1,5}>)+|"
+    r"(?<![\w<>/.$~])(?:[A-Za-z]:)?\\(?:[^\s\0\"'`,;:()\[\]{}<>|=]|<[a-z]+-\d{1,5}>)+"
 )
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([\w.-]+)(?::\d{2,5})?(/[\w./-]*)?(?:#[\w-]*)?")
 _SCHEMES = frozenset(
@@ -55,6 +62,13 @@ _SCHEMES = frozenset(
      "redis", "amqp")
 )  # fmt: skip
 _NOWHERE = frozenset({"127.0.0.1", "0.0.0.0", "255.255.255.255"})  # noqa: S104 - nothing is bound
+# Names in the place of a host that are none: what Kubernetes calls the GPUs of a node, and what stands for no host.
+_NO_HOSTS = frozenset(
+    ("localhost", "nvidia.com", "null", "none", "n", "a", "any", "all", "unknown", "assigned", "host", "node", "server",
+     "peer", "remote", "client", "worker", "daemon", "device", "gpu", "cpu", "it", "the", "this", "kernel", "database",
+     "info", "warn", "warning", "error", "debug", "fatal", "critical", "notice", "trace")
+)  # fmt: skip
+_PUBLIC = {"group": SYSTEM_GROUPS, "name": PUBLIC_NAMESPACES}
 _END = re.compile(r"[.!?]+\Z")
 
 
@@ -85,11 +99,16 @@ class Scrubber:
                 spans.claim(*found.span(), found[0])
         self._claim_addresses(text, spans)
         self._claim(NUMBERS, text, spans)
+        self._claim(POSITIONS, text, spans)
         self._claim(NAMES, text, spans)
         for found in BLOB.finditer(text):
             if self._words.is_blob(found[0]):
                 spans.claim(*found.span(), functools.partial(self._of, "blob", found[0]))
         return spans.filled(self._words.scrub(models))
+
+    def tells(self, text: str) -> bool:
+        """Whether a scrubbed text has the name of a user or a host that was revealed after it."""
+        return self._words.tells(text)
 
     def path(self, path: str) -> str:
         """Scrub a whole path, which can contain spaces; anything else is scrubbed as text."""
@@ -161,28 +180,37 @@ class Scrubber:
     def _claim(self, patterns: Iterable[Pattern], text: str, spans: Spans) -> None:
         for pattern in patterns:
             for found in pattern.expression.finditer(text):
-                value = found[pattern.group]
-                if (
-                    not value.strip()
-                    or PLACEHOLDER.fullmatch(value.strip(" '\""))
-                    or self._is_harmless(pattern.kind, value)
-                ):
-                    continue
-                replace = self._url if pattern.kind == "url" else functools.partial(self._of, pattern.kind)
-                spans.claim(*found.span(pattern.group), functools.partial(replace, value))
+                start, end = found.span(pattern.group)
+                if pattern.kind == "hosts":
+                    for host in ONE_HOST.finditer(text[start:end]):
+                        self._claim_one("host", host[0], start + host.start(), spans)
+                elif start >= 0:
+                    self._claim_one(pattern.kind, text[start:end], start, spans)
+
+    def _claim_one(self, kind: str, value: str, start: int, spans: Spans) -> None:
+        if not value.strip() or PLACEHOLDER.fullmatch(value.strip(" '\"")) or self._is_harmless(kind, value):
+            return
+        replace = self._url if kind == "url" else functools.partial(self._of, "name" if kind == "group" else kind)
+        spans.claim(start, start + len(value), functools.partial(replace, value))
 
     def _is_harmless(self, kind: str, value: str) -> bool:
         """Whether a value that looks like a personal number or a host is harmless, for example a version or a file name."""
+        digits = sum(map(str.isdigit, value))
+        if kind == "secret":
+            return bool(SAYS.match(value))
         if kind == "number":
-            return is_plain(value) or is_like_an_ip(value) or sum(map(str.isdigit, value)) < 9
+            return is_plain(value) or is_like_an_ip(value) or digits < 9
         if kind == "telephone":
-            return sum(map(str.isdigit, value)) < 6
+            return digits < 6
         if kind == "id":
             return value.isdecimal() and (int(value) < FIRST_UID or int(value) == NOBODY)
         if kind == "host":
-            return value.lower() in self._vocabulary.hosts or value.lower() == "localhost"
+            small = value.lower()
+            return small in self._vocabulary.hosts or small in _NO_HOSTS or value.isdecimal() or bool(SAYS.match(value))
         if kind == "user":
-            return value == "root" or (value.isdigit() and len(value) < 5)
+            return value.lower() in SYSTEM_ACCOUNTS or (digits < 5 and is_plain(value))
+        if kind in _PUBLIC:
+            return value.lower() in _PUBLIC[kind]
         return kind == "ip" and value in ("::", "::1")
 
     def _claim_addresses(self, text: str, spans: Spans) -> None:

@@ -12,6 +12,7 @@ from tfgpu_doctor.ticket.shapes import is_like_an_ip, is_plain
 from tfgpu_doctor.ticket.vocabulary import Vocabulary
 
 _WORD = re.compile(r"(?:\w|(?<=\w)[.+\-@#~$%](?=\w))+|[^\w\s]+|\s+")
+_TOLD = re.compile(r"(?<!<)\w(?:[\w.+@#~$%-]*\w)?")  # no placeholder
 _JOINTS = re.compile(r"[-_.+@#~$%]+")
 _VERSION_AND_MORE = re.compile(r"(\d{1,3}\.\d{1,3}(?:\.\d{1,5})?)([-+_.].*)")
 _MODEL = re.compile(r"[A-Za-z]{0,3}\d{1,5}[A-Za-z]{0,3}(?:-\d{4,5}[A-Za-z]{0,3})?")  # "5950X", "i7-9700K", "E5-2698"
@@ -25,6 +26,8 @@ _MOST_DIGITS = 7  # of a word with letters; more digits could be a personal numb
 _LONG_PIECE = 12
 _LETTER = re.compile(r"[A-Za-z]|[G-Z]\d{1,2}")  # not two hexadecimal digits: they may be part of an address
 SYMBOL = re.compile(r"\b_{1,2}Z\w{2,500}")  # a mangled C++ name, as in "undefined symbol": lengths and names alternate
+_LIKE_A_NODE = re.compile(r"[a-uyz]\d{2,4}", re.IGNORECASE)  # "c002"; not a factor or a version
+_ARCHIVE = re.compile(r"([A-Za-z][\w.-]*?)-(\d[\w.]*(?:\+[\w.]+)?)(?:-([\w-]+)\.whl|\.tar\.(?:gz|bz2)|\.zip|\.conda)")
 _LENGTH = re.compile(r"\d{1,3}")
 _MOST_CODES = 10  # type letters between two names
 
@@ -71,14 +74,24 @@ class Words:
             return released[1] + released[2][0] + self.word(released[2][1:], kind)
         return self._placeholders.of(kind, word)
 
+    def tells(self, text: str) -> bool:
+        """Whether a text has a word, or a piece of a word, that an earlier position gave as a name."""
+        return any(self._is_told(word) or any(map(self._is_told, _JOINTS.split(word))) for word in _TOLD.findall(text))
+
     def name(self, word: str) -> str:
         """Return the placeholder of a word that is the name of a user, a host or a value seen before; empty otherwise."""
         kind = self._kinds.get(word.lower())
         if kind:
             return self._placeholders.of(kind, word)
-        if self._placeholders.known(word) and word.lower() not in self._vocabulary.fixed and not is_plain(word):
+        if self._is_told(word):
             return self._placeholders.of("name", word)
         return ""
+
+    def _is_told(self, word: str) -> bool:
+        """Whether an earlier position gave a word as the name of a user or a host."""
+        if not self._placeholders.known(word) or word.lower() in self._vocabulary.fixed:
+            return False
+        return not is_plain(word) or bool(_LIKE_A_NODE.fullmatch(word))
 
     def is_known(self, word: str) -> bool:
         """Whether a word, or every piece of a compound word, is on the lists."""
@@ -86,8 +99,10 @@ class Words:
             return False
         if is_plain(word) or _INSTANCE.fullmatch(word) or word in self._vocabulary.variables:
             return True
+        if (found := _ARCHIVE.fullmatch(word)) and self._vocabulary.has_package(found[1]) and is_plain(found[2]):
+            return not found[3] or is_plain(found[3]) or found[3].endswith("-none-any")
         pieces = [piece for piece in _JOINTS.split(word) if piece]
-        if any(piece.lower() in self._kinds for piece in pieces):
+        if any(piece.lower() in self._kinds or self._is_told(piece) for piece in pieces):
             return False
         letters = [piece for piece in pieces if not piece.isdigit()]
         if len(pieces) == 1:

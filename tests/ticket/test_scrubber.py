@@ -88,8 +88,9 @@ def test_the_same_value_becomes_the_same_everywhere() -> None:
     [
         ("/scratch/4917264/lib", "/scratch/<job-1>/lib"),
         ("/tmp/slurm/77/lib", "/tmp/slurm/<job-1>/lib"),
-        ("/scratch/lib/4917264/lib", "/scratch/lib/4917264/lib"),
-        ("/srv/4917264/lib", "/srv/4917264/lib"),
+        ("/scratch/lib/4917264/lib", "/scratch/lib/<id-1>/lib"),
+        ("/srv/4917264/lib", "/srv/<id-1>/lib"),
+        ("/srv/4917/lib", "/srv/4917/lib"),
         ("/opt/cuda/12/lib64", "/opt/cuda/12/lib64"),
     ],
 )
