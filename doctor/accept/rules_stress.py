@@ -104,8 +104,8 @@ def why_stopped(gpu: StressedGpu) -> str:
 
 def _measured(round_: StressRound) -> bool:
     """Return whether anything of a round has a result: one whose steps all raised an exception put no load on the GPU."""
-    steps = (*round_.exactness, *round_.speeds)
-    return any(each.iterations for each in steps) or any(each.tested_bytes for each in round_.memory)
+    repeated = any(each.iterations for each in round_.exactness) or any(each.iterations for each in round_.speeds)
+    return repeated or any(each.tested_bytes for each in round_.memory)
 
 
 def _load_s(gpu: StressedGpu) -> float:

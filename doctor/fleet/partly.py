@@ -76,8 +76,8 @@ def _hidden_from_driver(facts: Facts) -> int:
     """Return how many GPUs the driver has on the bus, but does not show to this process: those of other jobs or containers."""
     nvml, seen = facts.nvml, _listed_by_cuda(facts)
     if nvml and nvml.works:
-        told = (*nvml.gpus, *(each for each in nvml.troubles if not each.is_refused))
-        addresses = {canonical(each.pci_address) for each in told}
+        addresses = {canonical(each.pci_address) for each in nvml.gpus}
+        addresses |= {canonical(each.pci_address) for each in nvml.troubles if not each.is_refused}
         if "" in addresses:
             return 0  # a lost GPU does not say where it is
         seen = addresses | {canonical(each) for each in nvml.excluded}

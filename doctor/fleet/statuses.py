@@ -49,8 +49,8 @@ def statuses(
             found.say((name for name in group.again if not _covered(columns, name, group, known)), "bad")
     for suspect in suspects:
         status: Status = "bad" if suspect.second and suspect.second.slow else "suspect"
-        covered = known.covers(suspect.node, suspect.measurement, devices=[suspect.device] if suspect.device else [])
-        found.say([suspect.node], "known" if covered else status)
+        is_known = known.covers(suspect.node, suspect.measurement, devices=[suspect.device] if suspect.device else [])
+        found.say([suspect.node], "known" if is_known else status)
     for slow in groups:
         for name in slow.nodes:
             found.say([name], "known" if known.covers(name, slow.measurement) else "suspect")

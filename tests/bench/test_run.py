@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from typing import Any
 
 import pytest
 
@@ -325,7 +326,7 @@ def processes(name):
 """
 
 
-def in_passes(folder: pathlib.Path, tests: str, *, scale: int = 1, **order: object) -> tuple[Bench, list[list[str]]]:
+def in_passes(folder: pathlib.Path, tests: str, *, scale: int = 1, **order: Any) -> tuple[Bench, list[list[str]]]:
     """Run a suite in three processes; return also which comparison ran in which process."""
     counted = folder / "counted"
     variables = {"COUNTED": str(counted)}
