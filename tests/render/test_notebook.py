@@ -72,6 +72,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str,
     environment = {
         **os.environ, "PATH": f"{folder}/other/bin:{os.environ['PATH']}", "IPYTHONDIR": str(folder / "ipython"),
         "JUPYTER_RUNTIME_DIR": str(folder / "runtime"), "XDG_CACHE_HOME": str(folder / "cache"),
+        "TMPDIR": str(folder),  # the kernel is killed, and what it leaves there goes with the folder
     }  # fmt: skip
     kernel = manager.KernelManager()
     kernel.kernel_spec.argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
