@@ -45,8 +45,9 @@ def exhausted(error: BaseException) -> str:
 
 def may_work_at_once() -> bool:
     """Whether the limits leave enough for probes that run at the same time, each on a thread."""
-    files, addresses = _soft("RLIMIT_NOFILE"), _soft("RLIMIT_AS")
-    return (files is None or files >= _FEW_FILES) and (addresses is None or addresses >= _FEW_ADDRESSES_BYTES)
+    files = _soft("RLIMIT_NOFILE")
+    memory = [limit for name in ("RLIMIT_AS", "RLIMIT_DATA") if (limit := _soft(name)) is not None]
+    return (files is None or files >= _FEW_FILES) and all(limit >= _FEW_ADDRESSES_BYTES for limit in memory)
 
 
 def _about(error: BaseException) -> tuple[str, tuple[str, ...]]:

@@ -24,7 +24,7 @@ def main() -> NoReturn:
     """Run the command line, and exit with its code."""
     hold()
     try:
-        _RESERVE.append(mmap.mmap(-1, _RESERVED_BYTES))
+        _RESERVE.append(_mapped(_RESERVED_BYTES))
     except (MemoryError, OSError):
         pass  # what needs more will say so
     try:
@@ -51,10 +51,17 @@ def main() -> NoReturn:
         _end(f"tfgpu-doctor: {words}\n")
 
 
+def _mapped(size_bytes: int) -> mmap.mmap:
+    """Memory of this process alone: what is shared does not count for `ulimit -d`. Raises MemoryError or OSError."""
+    if sys.platform == "win32":
+        return mmap.mmap(-1, size_bytes)
+    return mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
 def _has_room() -> bool:
     """Whether the limits leave the addresses that the doctor needs."""
     try:
-        mmap.mmap(-1, _NEEDED_BYTES).close()
+        _mapped(_NEEDED_BYTES).close()
     except (MemoryError, OSError):
         return False
     return True

@@ -104,6 +104,13 @@ def test_too_little_memory_for_the_doctor_itself_is_said_at_once(line: str, limi
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("kib", [60_000, *slow(58_250, 64_000, 73_300, 200_000, 1_000_000)])
+def test_data_without_room_for_threads_is_enough_for_a_report(kib: int) -> None:
+    """Python waits for ever for a thread that gets a stack and no more."""
+    done = limited(f"ulimit -d {kib}", "--format", "json")
+    assert (done.returncode == 3 and f"ulimit -d is {kib}" in done.stderr) or document(done)
+
+
 def test_address_space_without_room_for_threads_is_enough_for_a_report() -> None:
     assert "ulimit -v is" in findings(document(limited("ulimit -v 1000000", "--format", "json")), "LIM002")
 
