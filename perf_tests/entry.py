@@ -1,6 +1,6 @@
 """What every pytest of an environment with the doctor loads: the plugin, where this pytest is new enough for it.
 
-Extra packages that the plugin needs are not required of an environment that only holds the doctor; its pytest works on.
+The doctor alone requires no pytest: an older one beside it must work on.
 """
 
 import pytest

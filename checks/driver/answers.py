@@ -20,7 +20,7 @@ _LOST = re.compile(r"\bGPU \d+(?=:)")  # records of earlier releases name the GP
 _WARM_S = 15.0  # in which libcuda responds where all GPUs are initialized
 _START_S = 3.0  # of each GPU without persistence mode: https://docs.nvidia.com/deploy/driver-persistence/index.html
 _AGAIN = "run the doctor again with `--deadline 600`"
-_RESET = "A GPU that fell off the bus needs a reboot; if that does not help, switch the power off before."
+_RESET = "A GPU that fell off the bus needs a reboot. If that does not help, switch the machine off, and on again."
 _KEEP = "`sudo nvidia-smi -pm 1` (until the next boot)"
 
 

@@ -71,9 +71,8 @@ def all_know_the_same_gpus(
             else _why_not_on_bus(device) or _why_not_in_cuda_alone(device, bus, environment, cuda_driver, given)
         )
         if reason == given and all_given:
-            rows.append(
-                Skip(f"the GPU at {device.address} is missing: {given}, though {all_given}; or it did not start")
-            )
+            doubt = f"{given}, though {all_given}; or it did not start: see `nvidia-smi` on the host"
+            rows.append(Skip(f"the GPU at {device.address} is missing: {doubt}"))
         elif reason:
             rows.append(Evidence(f"the GPU at {device.address} is not in {'NVML' if nvml else 'CUDA'}: {reason}"))
         else:

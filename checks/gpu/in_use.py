@@ -22,9 +22,12 @@ def gpus_in_use(nvml: Nvml, cuda_driver: CudaDriver | None) -> list[NvmlGpu]:
 
 def tell_silent(told: Sequence[NvmlGpu], gpus: Iterable[NvmlGpu], *, found: bool) -> Iterator[Evidence]:
     """Tell of which GPUs NVML does not report what it reports of others of their model; skip if nothing was found."""
-    places, models = {gpu.index for gpu in told}, {gpu.name for gpu in told if not gpu.mig}
-    silent = [gpu for gpu in gpus if gpu.index not in places and gpu.name in models and not gpu.mig]
-    words = f"NVML does not report this of {', '.join(map(title, silent))}, and does of others of its model"
+    indices, models = {gpu.index for gpu in told}, {gpu.name for gpu in told if not gpu.mig}
+    silent = [gpu for gpu in gpus if gpu.index not in indices and gpu.name in models and not gpu.mig]
+    words = (
+        f"NVML does not report this of {', '.join(map(title, silent))}, and does of others of its model: compare them in "
+        "`nvidia-smi -q`"
+    )
     if silent and not found:
         raise NotMeasured(words)
     if silent:

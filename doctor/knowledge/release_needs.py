@@ -92,9 +92,13 @@ def _needs(
 ) -> ReleaseNeeds:
     if isinstance(row, OlderRelease):
         return _older_needs(minor, row.build_for(os, architecture))
+    return _newer_needs(minor, row.wheels_for(os, architecture), has_working_extra(row, knowledge))
+
+
+def has_working_extra(release: TensorFlowRelease, knowledge: Knowledge) -> bool:
+    """Whether pip can install tensorflow[and-cuda] of a release."""
     first = knowledge.boundaries["first_release_with_working_cuda_extra"].value
-    extra = bool(row.cuda_extra) and comparable(row.version) >= comparable(first)
-    return _newer_needs(minor, row.wheels_for(os, architecture), extra)
+    return bool(release.cuda_extra) and comparable(release.version) >= comparable(first)
 
 
 def _older_needs(minor: str, build: OlderBuild | None) -> ReleaseNeeds:

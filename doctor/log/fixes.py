@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from tfgpu_doctor.knowledge import read_knowledge, version
-from tfgpu_doctor.knowledge.release_needs import ReleaseNeeds, new_environment, with_another_python
+from tfgpu_doctor.knowledge.release_needs import ReleaseNeeds, has_working_extra, new_environment, with_another_python
 from tfgpu_doctor.knowledge.schema import TensorFlowRelease
 from tfgpu_doctor.log.context import Context
 from tfgpu_doctor.log.file_names import named
@@ -140,7 +140,7 @@ def _for_python(context: Context, newest: TensorFlowRelease) -> str:
         commands = with_another_python(newest, cuda=on_linux and not lacks_cuda)
         text = f"TensorFlow {newest.version} has wheels for Python {', '.join(newest.pythons)}. {_with_uv(commands)}"
     else:
-        exactly = f"{package if _extra_works(last) else 'tensorflow'}=={last.version}"
+        exactly = f"{package if has_working_extra(last, read_knowledge()) else 'tensorflow'}=={last.version}"
         another = _with_uv(new_environment(newest.pythons[-2], package))
         text = (
             f"TensorFlow {last.version} is the last release with wheels for Python {python}, and other releases may have none: "
@@ -156,11 +156,6 @@ def _with_uv(commands: tuple[str, ...]) -> str:
     return (
         f"uv (https://docs.astral.sh/uv) downloads one that fits: {', then '.join(f'`{each}`' for each in commands)}."
     )
-
-
-def _extra_works(release: TensorFlowRelease) -> bool:
-    first = read_knowledge().boundaries["first_release_with_working_cuda_extra"].value
-    return bool(release.cuda_extra) and version(release.version) >= version(first)
 
 
 def _has_cuda(release: TensorFlowRelease, os: str, architecture: str) -> bool:

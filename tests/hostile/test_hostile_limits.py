@@ -97,7 +97,7 @@ def test_little_address_space_leaves_nothing(first: int, tmp_path: pathlib.Path)
     ("line", "limit"), [("ulimit -v 44000", "ulimit -v is 44000"), ("ulimit -d 40000", "ulimit -d is 40000")]
 )
 def test_too_little_memory_for_the_doctor_itself_is_said_at_once(line: str, limit: str) -> None:
-    """CPython may try again for ever where it has no memory for an exception: at 40,480 KiB it did, once in thousands of runs."""
+    """CPython may try again for ever where it has no memory for an exception: at 40,480 KiB it did, one of some thousand starts."""
     done = limited(line)
     assert (done.returncode, done.stdout) == (3, "")
     assert limit in done.stderr
