@@ -18,7 +18,7 @@ from tfgpu_doctor.model.facts.python import Target, TensorFlow
 
 BUILDS_FOR_ARM = (
     "On a Jetson, install NVIDIA's wheel: https://docs.nvidia.com/deeplearning/frameworks/install-tf-jetson-platform/; "
-    "on a server, use NVIDIA's container nvcr.io/nvidia/tensorflow."
+    "on a server, use NVIDIA's container nvcr.io/nvidia/tensorflow with the tag that `tfgpu-doctor advise` prints."
 )
 NOT_FROM_PIP = f"pip's TensorFlow for 64-bit Arm is built without CUDA. {BUILDS_FOR_ARM}"
 

@@ -22,9 +22,9 @@ LD_LIBRARY_PATH). Here:
 
 There, with the folder wheels and this checkout:
 
-    . /tmp/tfsite/env.sh
-    pip install --no-index --no-deps --target /tmp/doctor wheels/*.whl
-    export PYTHONPATH=$PYTHONPATH:/tmp/doctor
+    . TENSORFLOW/env.sh
+    pip install --no-index --no-deps --target doctor-site wheels/*.whl
+    export PYTHONPATH=$PYTHONPATH:$PWD/doctor-site
     python3 tools/record_gpu.py --out gpu --minutes 30
 """
 

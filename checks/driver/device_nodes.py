@@ -157,7 +157,8 @@ def user_may_open_nodes(
         )
     elif not needed:
         opened = [node.path for node in device_nodes.nodes if not node.error]
-        yield Evidence(f"opened {', '.join(opened)}")
+        closed = "".join(f"; {node.path}: {node.error}" for node in refused)
+        yield Evidence(f"opened {', '.join(opened)}{closed}")
     elif device_nodes.opening and not device_nodes.opening.answered:
         if device_nodes.opening.outcome in _NEVER_ASKED:
             raise NotMeasured(f"the process that opens the device nodes {device_nodes.opening.ending}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from tfgpu_doctor.checks.commands import library_path_without, prepend_library_path
+from tfgpu_doctor.checks.wsl import INSTALL_IN_WINDOWS
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
@@ -85,8 +86,8 @@ def _without_libcuda(cuda_driver: CudaDriver, copies: tuple[LibraryFile, ...], s
             confidence="medium",
             evidence=(*evidence, "/usr/lib/wsl/lib has no libcuda.so.1", "WSL 2 has /dev/dxg with a GPU of any vendor"),
             fix=Fix(
-                "Install the NVIDIA driver in Windows (not inside WSL), then run `wsl --update` and `wsl --shutdown`. If this PC "
-                "has no NVIDIA GPU, no action is needed to run on the CPU; ignore what TensorFlow prints about CUDA and cuInit."
+                f"{INSTALL_IN_WINDOWS} If this PC has no NVIDIA GPU, no action is needed to run on the CPU; ignore what "
+                "TensorFlow prints about CUDA and cuInit."
             ),
         )
     broken = any(copy.on_loader_path for copy in copies)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.kernel import ModuleFiles
 from tfgpu_doctor.model.facts.machine import Container, Pci, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Nvml
@@ -59,6 +59,12 @@ def no_driver_waits_for_a_restart(
     elif _is_mismatch(cuda_driver, nvml):
         raise Skip("DRV006 judges a libcuda that does not match the loaded module")
     else:
+        if on_disk and not driver.version:
+            raise NotMeasured(f"the module on disk is {on_disk}, and the version of the loaded one is unknown")
+        if not on_disk and restart is None:
+            raise NotMeasured(
+                "neither the module on disk nor a list of packages shows whether another driver is installed"
+            )
         yield from _loaded(driver, on_disk, waiting, restart)
 
 

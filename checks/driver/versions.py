@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from tfgpu_doctor.knowledge import Knowledge, version
+from tfgpu_doctor.knowledge.compute_capability import kernels_for
+from tfgpu_doctor.knowledge.driver_branches import is_newer_than_branch, last_branch
 from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.kernel import ModuleFiles
 from tfgpu_doctor.model.facts.machine import Container, System
@@ -62,6 +64,10 @@ def driver_is_new_enough(
     needed = minimum.driver(os)
     if runtime and runtime.computes:
         yield Evidence(f"TensorFlow computes on a GPU with driver {found or 'of unknown version'}")
+    elif last := _last_for_gpus(needed, os, tensorflow, cuda_driver, nvml, knowledge):
+        raise Skip(
+            f"no driver of the GPU runs CUDA {built_with}, which needs {needed}: the last branch is {last}; TFB002 judges the GPU"
+        )
     elif supported or version(found) < version(needed):
         yield Finding(
             f"driver {found or 'for CUDA ' + supported} is older than {needed}, needed by CUDA {built_with}",
@@ -78,6 +84,26 @@ def driver_is_new_enough(
         )
     else:
         yield Evidence(f"driver {found}, at least {needed} needed")
+
+
+def _last_for_gpus(
+    needed: str,
+    os: str,
+    tensorflow: TensorFlow,
+    cuda_driver: CudaDriver | None,
+    nvml: Nvml | None,
+    knowledge: Knowledge,
+) -> str:
+    """Return the last driver branch of the GPUs if the needed driver is newer for each, and TensorFlow has no kernels for it."""
+    gpus = (cuda_driver.gpus if cuda_driver else ()) or (nvml.gpus if nvml else ())
+    branches = set()
+    for gpu in gpus:
+        last = last_branch(gpu.compute_capability, knowledge)
+        has_kernels = kernels_for(gpu.compute_capability, tensorflow.compute_capabilities) != "never"
+        if last is None or has_kernels or not is_newer_than_branch(needed, last, os):
+            return ""
+        branches.add(last.value)
+    return ", ".join(sorted(branches))
 
 
 def _package_in_its_place(built_with: str, driver: str, os: str, nvml: Nvml | None, knowledge: Knowledge) -> str:

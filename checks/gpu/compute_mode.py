@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tfgpu_doctor.checks.devices import device_of
-from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, serves_by_mps, size, tenants, title
+from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, serves_by_mps, size, tenants, title, unseen_bytes
 from tfgpu_doctor.checks.gpu.readings import memory_use
+from tfgpu_doctor.checks.unseen import tell_missing
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml, NvmlGpu
 from tfgpu_doctor.model.facts.python import Runtime
@@ -59,21 +60,17 @@ def compute_mode_lets_in(nvml: Nvml, cuda_driver: CudaDriver | None = None, runt
             confidence="medium",
         )
     elif not closed:
-        yield from (_may_be_held(gpu) for gpu in gpus if _is_held_unseen(gpu))
+        unseen = [gpu for gpu in gpus if _is_held_unseen(gpu)]
+        unknown = ", ".join(title(gpu) for gpu in gpus if not gpu.compute_mode)
+        yield from map(_may_be_held, unseen)
+        missing = f"NVML does not report the compute mode of {unknown}: see `nvidia-smi -q -d COMPUTE`"
+        yield from tell_missing(missing if unknown else "", found=bool(unseen))
         yield Evidence(", ".join(f"GPU {gpu.index}: compute mode {gpu.compute_mode or 'unknown'}" for gpu in gpus))
-
-
-def _unheld_bytes(gpu: NvmlGpu) -> int:
-    """Return how much memory of a GPU is in use by nobody whom NVML shows."""
-    if gpu.memory_total_bytes is None or gpu.memory_free_bytes is None:
-        return 0
-    shown = sum(each.memory_bytes or 0 for each in gpu.processes)
-    return gpu.memory_total_bytes - gpu.memory_free_bytes - shown
 
 
 def _is_held_unseen(gpu: NvmlGpu) -> bool:
     least = max(_LEAST_BYTES, (gpu.memory_total_bytes or 0) // _LEAST_PART)
-    return gpu.compute_mode.startswith("exclusive") and not serves_by_mps(gpu) and _unheld_bytes(gpu) > least
+    return gpu.compute_mode.startswith("exclusive") and not serves_by_mps(gpu) and (unseen_bytes(gpu) or 0) > least
 
 
 def _may_be_held(gpu: NvmlGpu) -> Finding:
@@ -83,7 +80,7 @@ def _may_be_held(gpu: NvmlGpu) -> Finding:
         cause="exclusive_compute_mode",
         severity="warning",
         confidence="low",
-        evidence=(f"{size(used)} of its memory are in use, and NVML names no process for {size(_unheld_bytes(gpu))}",),
+        evidence=(f"{size(used)} of its memory are in use, and NVML names no process for {size(unseen_bytes(gpu))}",),
         fix=Fix(
             "As root, `nvidia-smi` and `fuser -v /dev/nvidia*` show processes of other users. " + _FREE_IT.text,
             ("nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv",),

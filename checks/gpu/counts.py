@@ -59,6 +59,13 @@ def all_know_the_same_gpus(
     bus = pci.nvidia_gpus if pci and not system.wsl else ()
     nvml = nvml if nvml and nvml.works and nvml.gpus else None
     counts = _counts(len(bus), nvml, device_nodes, cuda_driver, runtime)
+    if pci and not system.wsl and not bus and nvml is None:
+        listed = amount(len(cuda_driver.gpus), "GPU")
+        raise Skip(
+            f"no NVIDIA GPU on the PCI bus to compare with: CUDA lists {listed}, as on boards with a GPU of their own"
+        )
+    if doubt := _not_comparable(len(bus), nvml, cuda_driver, environment):
+        raise NotMeasured(f"{doubt}: CUDA lists {amount(len(cuda_driver.gpus), 'GPU')}")
     yield Evidence(_said(counts))
     given = _who_gives(container, scheduler, device_nodes)
     all_given = _was_given_all(container, scheduler, environment, len(bus))
@@ -101,6 +108,21 @@ def _beside_nvml(
             yield Skip(f"NVML reads {title(gpu)}, but CUDA does not list it: perhaps {doubt}")
         else:
             yield _ignored(gpu, counts, environment)
+
+
+def _not_comparable(on_bus: int, nvml: Nvml | None, cuda_driver: CudaDriver, environment: Environment) -> str:
+    """Return why CUDA's list cannot be compared with another; empty if it can, or if something withholds GPUs from it."""
+    if not on_bus and nvml is None:
+        return "neither the PCI bus nor NVML tells which GPUs there are"
+    withheld = environment.get("CUDA_VISIBLE_DEVICES") is not None
+    withheld = withheld or any(gpu.mig for gpu in (nvml.gpus if nvml else ()))
+    withheld = withheld or any(" MIG " in gpu.name for gpu in cuda_driver.gpus)
+    others = nvml.gpu_count if nvml else on_bus
+    if withheld or any(gpu.pci_address for gpu in cuda_driver.gpus) or others <= len(cuda_driver.gpus):
+        return ""
+    return (
+        f"{'NVML reads' if nvml else 'the PCI bus has'} {amount(others, 'GPU')}, and CUDA does not tell their addresses"
+    )
 
 
 def _counts(

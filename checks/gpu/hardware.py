@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tfgpu_doctor.checks.devices import device_of, figures_of
+from tfgpu_doctor.checks.unseen import tell_missing
+from tfgpu_doctor.checks.wsl import INSTALL_IN_WINDOWS
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import CannotTell, Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.hosting import Hosting
 from tfgpu_doctor.model.facts.kernel import KernelLog
 from tfgpu_doctor.model.facts.machine import Environment, Pci, System
-from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Nvml
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, CudaGpu, DeviceNodes, Driver, Nvml
 from tfgpu_doctor.model.tags import GPU_LOST
 
 # Messages about a GPU that is in the machine, or about the module, which only loads if there is one.
@@ -62,9 +66,7 @@ def gpu_is_in_machine(
             "Windows provides no GPU to this WSL: there is no /dev/dxg",
             cause="no_gpu_in_machine",
             evidence=("/dev/dxg, through which WSL 2 reaches the GPU, does not exist",),
-            fix=Fix(
-                "Install the NVIDIA driver in Windows (not inside WSL), then run `wsl --update` and `wsl --shutdown`."
-            ),
+            fix=Fix(INSTALL_IN_WINDOWS),
         )
     elif pci is None or system.wsl:
         raise CannotTell("the PCI bus cannot be read, and nothing else shows a GPU")
@@ -158,10 +160,10 @@ def multiprocessors_suffice(cuda_driver: CudaDriver, environment: Environment, k
     """
     if not cuda_driver.gpus:
         raise Skip("CUDA lists no GPU")
-    usual = int(knowledge.boundaries["minimum_multiprocessors"].value)
     wanted = environment.get("TF_MIN_GPU_MULTIPROCESSOR_COUNT") or ""
+    unknown = ", ".join(f"GPU {gpu.index} ({gpu.name})" for gpu in cuda_driver.gpus if not gpu.multiprocessors)
     best = max(gpu.multiprocessors for gpu in cuda_driver.gpus)
-    least = int(wanted) if wanted.isdecimal() else min(usual, best)
+    least = int(wanted) if wanted.isdecimal() else least_multiprocessors(cuda_driver.gpus, knowledge)
     for gpu in cuda_driver.gpus:
         if 0 < gpu.multiprocessors < least:
             yield Finding(
@@ -180,7 +182,12 @@ def multiprocessors_suffice(cuda_driver: CudaDriver, environment: Environment, k
                     [("multiprocessors", gpu.multiprocessors, ""), ("fewest multiprocessors allowed", least, "")],
                 ),
             )
-        else:
-            yield Evidence(
-                f"GPU {gpu.index}: {gpu.multiprocessors or 'unknown'} multiprocessors, at least {least} needed"
-            )
+        elif gpu.multiprocessors:
+            yield Evidence(f"GPU {gpu.index}: {gpu.multiprocessors} multiprocessors, at least {least} needed")
+    few = any(0 < gpu.multiprocessors < least for gpu in cuda_driver.gpus)
+    yield from tell_missing(f"CUDA does not report the multiprocessors of {unknown}" if unknown else "", found=few)
+
+
+def least_multiprocessors(gpus: Sequence[CudaGpu], knowledge: Knowledge) -> int:
+    """Return how many multiprocessors TensorFlow asks for where no variable says so: as many as the best GPU has, or fewer."""
+    return min(int(knowledge.boundaries["minimum_multiprocessors"].value), max(gpu.multiprocessors for gpu in gpus))

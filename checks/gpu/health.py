@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tfgpu_doctor.checks.devices import device_of
-from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, tell_silent, title
+from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, title
 from tfgpu_doctor.checks.gpu.readings import memory_errors
 from tfgpu_doctor.checks.gpu.trouble import TROUBLES, in_trouble, signs_of_loss, why_harmless
+from tfgpu_doctor.checks.unseen import tell_missing, tell_silent
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Severity, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
@@ -69,6 +70,9 @@ def every_gpu_answers(
         raise NotMeasured("NVML itself does not respond")
     if not nvml.gpus and not nvml.troubles:
         raise Skip("NVML lists no GPU")
+    refused = [each for each in nvml.troubles if each.is_refused]
+    if not nvml.gpus and len(refused) == len(nvml.troubles):
+        raise Skip("NVML lists no GPU that this process may use")
     others_work = bool((cuda_driver and cuda_driver.gpus) or (runtime and runtime.gpus))
     for trouble in nvml.troubles:
         if trouble.is_refused:
@@ -79,11 +83,15 @@ def every_gpu_answers(
             found = in_trouble(trouble, nvml, knowledge, pci, harmless, signs, others_work)
             # If TensorFlow hangs as well, the GPU explains that.
             yield replace(found, blocks=True) if runtime and runtime.attempt.outcome == "timed_out" else found
+    known = {gpu.index for gpu in nvml.gpus} | {each.index for each in nvml.troubles}
     read = (
         amount(len(nvml.gpus), "GPU")
         if nvml.count in (None, len(nvml.gpus))
         else f"{len(nvml.gpus)} of {amount(nvml.count, 'GPU')}"
     )
+    unread = nvml.count is not None and len(known) < nvml.count
+    missing = f"NVML reads {read}, and says nothing of the others: `nvidia-smi -L` lists them" if unread else ""
+    yield from tell_missing(missing, found=len(refused) < len(nvml.troubles))
     yield Evidence(f"NVML reads {read}")
 
 
@@ -116,10 +124,13 @@ def memory_is_sound(
             yield Evidence(
                 f"GPU {gpu.index}: {said if _counts_errors(gpu) else f'not measured: {_why_not_measured(gpu)}'}"
             )
-    told = [
-        gpu for gpu, findings in gpus if findings or gpu.health.ecc or _counts_errors(gpu)
-    ]  # ECC may be off on purpose
-    yield from tell_silent(told, [gpu for gpu, _ in gpus], found=any(findings for _, findings in gpus))
+    yield from tell_silent(
+        [gpu for gpu, _ in gpus if not (gpu.health.ecc and not gpu.health.ecc.enabled)],  # it may be off on purpose
+        lambda gpu: gpu.health.ecc and gpu.health.ecc.volatile_uncorrected,
+        lambda gpu: gpu.health.remapped_rows,
+        lambda gpu: gpu.health.retired_pages,
+        found=any(findings for _, findings in gpus),
+    )
 
 
 def _has_errors(gpu: NvmlGpu, knowledge: Knowledge) -> bool:
@@ -129,7 +140,7 @@ def _has_errors(gpu: NvmlGpu, knowledge: Knowledge) -> bool:
 def _counts_errors(gpu: NvmlGpu) -> bool:
     """Whether NVML reports a number that uncorrectable errors would raise."""
     ecc, rows, pages = gpu.health.ecc, gpu.health.remapped_rows, gpu.health.retired_pages
-    return bool(rows or pages or (ecc and ecc.enabled and ecc.volatile_uncorrected is not None))
+    return ecc.volatile_uncorrected is not None if ecc and ecc.enabled else bool(rows or pages)
 
 
 def _why_not_measured(gpu: NvmlGpu) -> str:
@@ -246,7 +257,8 @@ def no_reset_is_asked_for(
     told = [gpu for gpu in used if gpu.health.recovery_action]
     if not told:
         raise NotMeasured("this driver does not report whether a GPU needs a reset")
-    yield from tell_silent(told, used, found=any(gpu.health.recovery_action != "none" for gpu in told))
+    asked = any(gpu.health.recovery_action != "none" for gpu in told)
+    yield from tell_silent(used, lambda gpu: gpu.health.recovery_action or None, found=asked)
     for gpu in told:
         action = gpu.health.recovery_action
         if action == "none":

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TypeVar
 
-from tfgpu_doctor.model import Evidence, NotMeasured
 from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, GpuProcess, Nvml, NvmlGpu
 
+SHOW_ALL = "as root on the host, `nvidia-smi` and `fuser -v /dev/nvidia*` show processes of all users and containers"
 _MPS_SERVER = "nvidia-cuda-mps-server"
 _Place = TypeVar("_Place", int, str)
 
@@ -18,20 +18,6 @@ def gpus_in_use(nvml: Nvml, cuda_driver: CudaDriver | None) -> list[NvmlGpu]:
     visible = {place(gpu.pci_address) for gpu in (cuda_driver.gpus if cuda_driver else ()) if gpu.pci_address}
     seen = [gpu for gpu in nvml.gpus if place(gpu.pci_address) in visible]
     return seen or list(nvml.gpus)
-
-
-def tell_silent(told: Sequence[NvmlGpu], gpus: Iterable[NvmlGpu], *, found: bool) -> Iterator[Evidence]:
-    """Tell of which GPUs NVML does not report what it reports of others of their model; skip if nothing was found."""
-    indices, models = {gpu.index for gpu in told}, {gpu.name for gpu in told if not gpu.mig}
-    silent = [gpu for gpu in gpus if gpu.index not in indices and gpu.name in models and not gpu.mig]
-    words = (
-        f"NVML does not report this of {', '.join(map(title, silent))}, and does of others of its model: compare them in "
-        "`nvidia-smi -q`"
-    )
-    if silent and not found:
-        raise NotMeasured(words)
-    if silent:
-        yield Evidence(words)
 
 
 def chosen(environment: Environment | None, cuda_driver: CudaDriver | None) -> bool:
@@ -79,6 +65,14 @@ def tenants(gpu: NvmlGpu) -> list[GpuProcess]:
     """Return the processes that compute on a GPU, most memory first; the MPS server, which serves its clients, is excluded."""
     rows = [each for each in gpu.processes if each.computes and _MPS_SERVER not in each.name]
     return sorted(rows, key=lambda each: -(each.memory_bytes or 0))
+
+
+def unseen_bytes(gpu: NvmlGpu) -> int | None:
+    """Return how much memory of a GPU is in use by nobody whom NVML shows; None if NVML does not report the free memory."""
+    if gpu.memory_total_bytes is None or gpu.memory_free_bytes is None:
+        return None
+    shown = sum(each.memory_bytes or 0 for each in gpu.processes)
+    return max(0, gpu.memory_total_bytes - gpu.memory_free_bytes - shown)
 
 
 def size(count: int | None) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tfgpu_doctor.checks.devices import device_of, devices_of, figures_of
-from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, place, tell_silent, title
+from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, place, title
 from tfgpu_doctor.checks.gpu.readings import nvlinks, pcie_link
 from tfgpu_doctor.checks.gpu.throttling import is_of_laptop
 from tfgpu_doctor.checks.machine.pci_bus import lane_speeds
+from tfgpu_doctor.checks.unseen import tell_missing, tell_silent
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Severity, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
@@ -42,9 +43,11 @@ def pcie_link_is_full(
 
     Fix: use another slot, reseat the card, remove the riser; in the firmware, assign no lanes to other devices.
     """
-    gpus = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if gpu.health.pcie.width]
+    used = gpus_in_use(nvml, cuda_driver)
+    gpus = [gpu for gpu in used if gpu.health.pcie.width]
     if not gpus:
         raise Skip("NVML reports no PCI Express link")
+    degraded, unknown = False, []
     for gpu in gpus:
         device = _device(gpu, pci)
         if _shares_chip(gpu):
@@ -56,9 +59,19 @@ def pcie_link_is_full(
         elif device and device.removable:  # Thunderbolt carries four lanes, and shows them as slower than they are
             yield Evidence(f"GPU {gpu.index}: an external GPU, as designed: {_figures(gpu, device)}")
         elif found := _narrow(gpu, device, nvml, knowledge) or _slow(gpu, device, knowledge):
+            degraded = True
             yield found
+        elif not _most(gpu, device) and (gpu.health.pcie.width or 0) <= _narrow_lanes(knowledge):
+            unknown.append(gpu)
         else:
             yield Evidence(f"GPU {gpu.index}: {_figures(gpu, device)}")
+    few = ", ".join(f"{title(gpu)} uses x{gpu.health.pcie.width}" for gpu in unknown)
+    yield from tell_missing(f"{few}, and its highest number of lanes is unknown" if few else "", found=degraded)
+    yield from tell_silent(used, lambda gpu: gpu.health.pcie.width, found=degraded)
+
+
+def _narrow_lanes(knowledge: Knowledge) -> int:
+    return int(knowledge.boundaries["narrow_pcie_lanes"].value)
 
 
 def _device(gpu: NvmlGpu, pci: Pci | None) -> PciDevice | None:
@@ -83,7 +96,7 @@ def _narrow(gpu: NvmlGpu, device: PciDevice | None, nvml: Nvml, knowledge: Knowl
     slot = device.port_link.max_width if device and device.port_link else None
     alike = [each for each in nvml.gpus if each.name == gpu.name and each.index != gpu.index]
     stands_out = len(alike) >= _FEW and all((each.health.pcie.width or 0) > width for each in alike)
-    if width >= most or not (width <= int(knowledge.boundaries["narrow_pcie_lanes"].value) or stands_out):
+    if width >= most or not (width <= _narrow_lanes(knowledge) or stands_out):
         return None
     by_slot = slot is not None and slot <= width
     idle = (gpu.health.performance_state or 0) >= _IDLE_STATE
@@ -210,7 +223,7 @@ def nvlinks_are_up(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yielded
             devices=(device_of(gpu),),
             figures=nvlinks(gpu, most),
         )
-    yield from tell_silent(gpus, used, found=are_down)
+    yield from tell_silent(used, lambda gpu: gpu.health.nvlinks or None, found=are_down)
 
 
 @check(
@@ -234,6 +247,7 @@ def fabric_is_set_up(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriver |
         raise Skip("no GPU is part of a fabric of NVSwitches, or NVML does not report it")
     works = bool(cuda_driver and cuda_driver.gpus)
     waiting = [gpu for gpu in gpus if not _is_ready(gpu) and not (works and gpu.mig)]  # MIG uses no NVLink
+    yield from tell_silent(nvml.gpus, lambda gpu: gpu.health.fabric, found=bool(waiting))
     if not waiting:
         yield Evidence(f"{amount(len(gpus), 'GPU')} {'has' if len(gpus) == 1 else 'have'} joined the fabric")
         return

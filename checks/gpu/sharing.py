@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tfgpu_doctor.checks.devices import device_of, devices_of, figures_of
-from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, show_holders, size, tenants, title, who
+from tfgpu_doctor.checks.gpu.in_use import SHOW_ALL, gpus_in_use, show_holders, size, tenants, title, unseen_bytes, who
 from tfgpu_doctor.checks.gpu.readings import memory_use
+from tfgpu_doctor.checks.unseen import tell_missing, tell_silent
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
@@ -94,18 +95,22 @@ def memory_is_not_shared(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriv
     Fix: find out whose process it is, and end it; for a notebook, shut down its kernel.
     """
     share = int(knowledge.boundaries["held_memory_percent"].value)
-    gpus = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if not gpu.mig and gpu.memory_total_bytes]
+    used = gpus_in_use(nvml, cuda_driver)
+    gpus = [gpu for gpu in used if not gpu.mig and gpu.memory_total_bytes]
     if not gpus:
         raise NotMeasured("NVML reports the memory of no whole GPU")
+    found, unknown = False, []
     for gpu in gpus:
         total = gpu.memory_total_bytes or 1
         held = sum(each.memory_bytes or 0 for each in tenants(gpu))
         busy = gpu.health.utilization_percent
         if 100 * held < share * total:
-            compute, hold = ("computes", "holds") if len(tenants(gpu)) == 1 else ("compute", "hold")
-            told = f"{amount(len(tenants(gpu)), 'other process')} {compute}, and {hold} {size(held)} of {size(total)}"
-            yield Evidence(f"GPU {gpu.index}: {told if tenants(gpu) else 'no other process computes'}")
+            if _is_explained(gpu, share):
+                yield Evidence(f"GPU {gpu.index}: {_held(gpu, held)}")
+            else:
+                unknown.append(gpu)
             continue
+        found = True
         yield Finding(
             f"other processes hold {size(held)} of the {size(total)} of {title(gpu)}",
             cause="gpu_memory_held_by_other_process",
@@ -119,6 +124,30 @@ def memory_is_not_shared(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriv
             devices=(device_of(gpu),),
             figures=memory_use(gpu, held),
         )
+    free = [f"{size(gpu.memory_free_bytes)} of the {size(gpu.memory_total_bytes)} of {title(gpu)}" for gpu in unknown]
+    missing = f"free: {', '.join(free)}; NVML does not say which process holds the rest: {SHOW_ALL}" if free else ""
+    yield from tell_missing(missing, found=found)
+    yield from tell_silent(used, lambda gpu: gpu.memory_total_bytes, found=found)
+
+
+def _is_explained(gpu: NvmlGpu, share: int) -> bool:
+    """Whether what is known of the memory leaves no room for a process with a large part of it that NVML does not show."""
+    total, named = gpu.memory_total_bytes or 0, all(each.memory_bytes is not None for each in gpu.processes)
+    if gpu.memory_free_bytes is None:
+        return named
+    held = sum(each.memory_bytes or 0 for each in tenants(gpu))
+    return 100 * (held + (unseen_bytes(gpu) or 0)) < share * total
+
+
+def _held(gpu: NvmlGpu, held: int) -> str:
+    """Return who computes on a GPU and how much memory they hold; of some, NVML does not say how much."""
+    those = tenants(gpu)
+    if not those:
+        return "no other process computes"
+    named = all(each.memory_bytes is not None for each in those)
+    much = size(held) if named else f"at most {size(held + (unseen_bytes(gpu) or 0))}"
+    compute, hold = ("computes", "holds") if len(those) == 1 else ("compute", "hold")
+    return f"{amount(len(those), 'other process')} {compute}, and {hold} {much} of {size(gpu.memory_total_bytes)}"
 
 
 @check(
@@ -137,9 +166,13 @@ def vgpu_is_licensed(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yield
 
     Fix: let nvidia-gridd reach the licence server: its token under /etc/nvidia/ClientConfigToken.
     """
-    told = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if gpu.health.licensed is not None]
+    used = gpus_in_use(nvml, cuda_driver)
+    told = [gpu for gpu in used if gpu.health.licensed is not None]
+    if not told and any(gpu.health.virtualization == "vgpu" for gpu in used):
+        raise NotMeasured("NVML does not report whether the vGPU is licensed: see `nvidia-smi -q`, License Status")
     if not told:
         raise Skip("no GPU needs a licence")
+    yield from tell_silent(used, lambda gpu: gpu.health.licensed, found=not all(gpu.health.licensed for gpu in told))
     for gpu in told:
         if gpu.health.licensed:
             yield Evidence(f"GPU {gpu.index}: a licensed vGPU")
@@ -176,12 +209,14 @@ def gpu_stays_initialised(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> 
     Fix: `sudo nvidia-smi -pm 1`, until the next boot; to keep it, let the service nvidia-persistenced run without its option
     `--no-persistence-mode`.
     """
-    told = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if gpu.health.persistence_mode is not None]
+    used = gpus_in_use(nvml, cuda_driver)
+    told = [gpu for gpu in used if gpu.health.persistence_mode is not None]
     if not told:
         raise NotMeasured("NVML does not report the persistence mode")
     modes = (f"GPU {gpu.index} {'on' if gpu.health.persistence_mode else 'off'}" for gpu in told)
     yield Evidence(f"persistence mode: {', '.join(modes)}")
     off = [gpu for gpu in told if not gpu.health.persistence_mode and not gpu.processes]
+    yield from tell_silent(used, lambda gpu: gpu.health.persistence_mode, found=bool(off))
     if off:
         yield Finding(
             f"persistence mode is off for {len(off)} of {amount(len(told), 'GPU')}: the first use of each takes some seconds "

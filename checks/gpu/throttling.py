@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from tfgpu_doctor.checks.devices import device_of
-from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, tell_silent, title
+from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, title
 from tfgpu_doctor.checks.gpu.readings import heat_and_clocks, limit_in_force, power_limits
+from tfgpu_doctor.checks.unseen import tell_silent
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Stage, Yielded, check
+from tfgpu_doctor.model.clock_limits import HEAT
 from tfgpu_doctor.model.facts.health import Temperature
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml, NvmlGpu
 from tfgpu_doctor.model.tags import PARTIAL
@@ -22,7 +25,6 @@ _SLOWING = {
     "hw_power_brake_slowdown": "by a signal from the power supply",
     "hw_slowdown": "by its own protection against heat or power",
 }
-_HEAT = ("hw_thermal_slowdown", "sw_thermal_slowdown")
 _COOL = "Check the fans, dust, airflow and room temperature"
 _CONNECT = (
     "Check the power supply: its cables to the GPU, whether one of two supplies failed, and the machine's own power cap"
@@ -55,16 +57,19 @@ def nothing_slows_gpu_down(nvml: Nvml, cuda_driver: CudaDriver | None = None) ->
     Fix: improve the cooling (fans, dust, airflow) or the power supply and its cables.
     """
     used = gpus_in_use(nvml, cuda_driver)
-    told = [gpu for gpu in used if _tells_of_heat(gpu)]
+    told = [gpu for gpu in used if gpu.health.throttle_reasons is not None or _is_too_hot(gpu)]
     if not told:
-        raise NotMeasured("NVML reports neither temperatures nor what limits the clocks")
-    yield from tell_silent(told, used, found=any(_slowing(gpu) or _is_too_hot(gpu) for gpu in told))
+        raise NotMeasured(
+            f"NVML does not report what limits the clocks{_heat_alone(used)}: see `nvidia-smi -q -d PERFORMANCE`"
+        )
+    slowed = any(_slowing(gpu) or _is_too_hot(gpu) for gpu in told)
+    yield from tell_silent(used, lambda gpu: gpu.health.throttle_reasons, _margin_or_limit, found=slowed)
     for gpu in told:
         reasons, hot = _slowing(gpu), _is_too_hot(gpu)
         if not reasons and not hot:
             yield Evidence(f"GPU {gpu.index}: {', '.join(_figures(gpu))}")
             continue
-        heat = hot or any(name in _HEAT for name in reasons)
+        heat = hot or any(name in HEAT for name in reasons)
         how = _SLOWING[reasons[0]] if reasons else ""
         yield Finding(
             f"{title(gpu)} is slowed down {how}" if how else f"{title(gpu)} is hotter than its limit",
@@ -82,8 +87,15 @@ def nothing_slows_gpu_down(nvml: Nvml, cuda_driver: CudaDriver | None = None) ->
         )
 
 
-def _tells_of_heat(gpu: NvmlGpu) -> bool:
-    return gpu.health.throttle_reasons is not None or gpu.health.temperature.gpu_c is not None
+def _heat_alone(gpus: Sequence[NvmlGpu]) -> str:
+    """Return the temperatures for a reason: they show no power brake, and without their limits no heat either."""
+    known = [f"GPU {gpu.index} {gpu.health.temperature.gpu_c} °C" for gpu in gpus if gpu.health.temperature.gpu_c]
+    return f"; it reports {', '.join(known)}" if known else ", nor temperatures"
+
+
+def _margin_or_limit(gpu: NvmlGpu) -> int | None:
+    heat = gpu.health.temperature
+    return heat.margin_c if heat.margin_c is not None else heat.slowdown_c if heat.gpu_c is not None else None
 
 
 def _is_too_hot(gpu: NvmlGpu) -> bool:
@@ -152,14 +164,15 @@ def power_is_not_limited(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriv
     Fix: as root, run `nvidia-smi -pl WATTS` with the default, or keep the limit if it is intentional.
     """
     least = float(knowledge.boundaries["lowered_power_limit_percent"].value) / 100
-    gpus = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if gpu.health.power.default_limit_w]
+    used = gpus_in_use(nvml, cuda_driver)
+    gpus = [(gpu, limits) for gpu in used if (limits := _limits(gpu))]
     if not gpus:
         raise NotMeasured("NVML reports no power limit")
-    for gpu in gpus:
+    lowered = [gpu for gpu, (limit, default) in gpus if limit < least * default and not is_of_laptop(gpu)]
+    yield from tell_silent(used, _limits, lambda gpu: gpu.health.power.enforced_limit_w, found=bool(lowered))
+    for gpu, (limit, default) in gpus:
         power = gpu.health.power
-        default = power.default_limit_w or 0.0
-        limit = limit_in_force(gpu) or default
-        if limit >= least * default or is_of_laptop(gpu):
+        if gpu not in lowered:
             yield Evidence(f"GPU {gpu.index}: may draw {limit:.0f} W, {default:.0f} W by default")
             continue
         by_hand = power.limit_w is not None and power.limit_w < least * default and limit >= least * power.limit_w
@@ -194,3 +207,9 @@ def power_is_not_limited(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriv
             devices=(device_of(gpu),),
             figures=power_limits(gpu),
         )
+
+
+def _limits(gpu: NvmlGpu) -> tuple[float, float] | None:
+    """Return the power limit in force and the default one; None if NVML does not report both."""
+    limit, default = limit_in_force(gpu), gpu.health.power.default_limit_w
+    return (limit, default) if limit and default else None

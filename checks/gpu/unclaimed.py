@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tfgpu_doctor.checks.devices import devices_of
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.machine import Pci, PciDevice
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Nvml
 from tfgpu_doctor.model.tags import GPU_LOST
@@ -98,8 +99,15 @@ def driver_takes_gpu(
     free = [gpu for gpu in pci.nvidia_gpus if not gpu.driver and gpu.address not in driver.gpus]
     if (cuda_driver and cuda_driver.gpus) or (nvml and nvml.gpus):
         yield Evidence("the driver lists a GPU")
-    elif not free or len(free) < len(pci.nvidia_gpus) or driver.gpus:
-        yield Evidence("the GPUs on the PCI bus are bound to a driver")
+    elif not pci.nvidia_gpus:
+        raise Skip("no NVIDIA GPU on the PCI bus")
+    elif not driver.gpus and (others := _of_others(pci)):
+        raise Skip(f"the GPUs on the PCI bus are bound to {', '.join(others)}")
+    elif len(free) < len(pci.nvidia_gpus) or driver.gpus:
+        bound = len(pci.nvidia_gpus) - len(free)
+        yield Evidence(
+            f"{bound} of {amount(len(pci.nvidia_gpus), 'GPU')} on the PCI bus {'is' if bound == 1 else 'are'} bound"
+        )
     else:
         yield Finding(
             f"driver {driver.version or 'of unknown version'} is loaded, but is bound to none of the NVIDIA GPUs on the PCI bus",
@@ -125,6 +133,12 @@ def driver_takes_gpu(
             ),
             devices=devices_of(free),
         )
+
+
+def _of_others(pci: Pci) -> list[str]:
+    """Return the drivers that have the GPUs, if each is bound, and none to NVIDIA's."""
+    bound = [gpu.driver for gpu in pci.nvidia_gpus]
+    return list(dict.fromkeys(bound)) if all(bound) and "nvidia" not in bound else []
 
 
 def _last_branch(free: Sequence[PciDevice], driver: Driver, knowledge: Knowledge) -> str:

@@ -26,7 +26,7 @@ from tfgpu_doctor.checks.kernel_log.xids import (
     severity_of,
 )
 from tfgpu_doctor.knowledge import Knowledge
-from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Severity, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, NotMeasured, Severity, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.kernel import KernelLog
 from tfgpu_doctor.model.facts.machine import Container, Environment, Pci, Scheduler, System
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, DeviceNodes, Driver, Nvml
@@ -185,6 +185,10 @@ def power_held(kernel_log: KernelLog, knowledge: Knowledge) -> Yielded:
     )
     if not unclean:
         yield Evidence(f"no sign of an unclean shutdown in {reach(log)}")
+    elif not before:
+        raise NotMeasured(
+            "the machine went down without a clean shutdown, and the log before this boot cannot be read: `journalctl -k -b -1`"
+        )
     elif not lost:
         yield Evidence("the machine went down without a clean shutdown, but the previous log reports no lost GPU")
     else:

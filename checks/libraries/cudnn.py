@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from tfgpu_doctor.checks.commands import bring_cuda_libraries, library_path_without, prepend_library_path
 from tfgpu_doctor.checks.copies import evidence_of, repair
-from tfgpu_doctor.checks.libraries.cudnn_code import loaded_cudnn, without_code
+from tfgpu_doctor.checks.libraries.cudnn_code import is_main, is_other_major, loaded_cudnn, without_code
 from tfgpu_doctor.checks.libraries.taken_copies import files_in_use
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.requirements import Requirement, requirements_on
@@ -17,7 +17,7 @@ from tfgpu_doctor.model.facts.copies import Copy
 from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Libraries, LibraryFile
 from tfgpu_doctor.model.facts.python import Distribution, Runtime, Target, TensorFlow
-from tfgpu_doctor.model.facts.resolution import Resolution, ResolvedLibrary
+from tfgpu_doctor.model.facts.resolution import Resolution
 from tfgpu_doctor.model.tags import LIBRARIES
 
 _COMPLAINT = re.compile(
@@ -65,7 +65,7 @@ def cudnn_fits(
         target, tensorflow, knowledge, "Install the cuDNN that this TensorFlow requires, using pip.", cuda_driver
     )
     in_use = loaded_cudnn(runtime, resolution, cuda_libraries, installed)
-    copies = tuple(copy for copy in (cuda_libraries.copies if cuda_libraries else ()) if _is_cudnn(copy))
+    copies = tuple(copy for copy in (cuda_libraries.copies if cuda_libraries else ()) if is_main(copy.soname))
     places = tuple(f"{copy.path} (found in {copy.found_in})" for copy in copies)
     if said:
         loaded, built = said.groups()
@@ -93,7 +93,7 @@ def _by_the_wheel(
     """Yield how the installed wheel fits TensorFlow's requirement."""
     if not tensorflow.cudnn_version:
         raise Skip("this TensorFlow does not report which cuDNN it was built with")
-    if needed and installed and (needed.is_undercut_by(installed.version) or _is_other_major(needed, installed)):
+    if needed and installed and (needed.is_undercut_by(installed.version) or is_other_major(installed.version, needed)):
         yield Finding(
             f"cuDNN {installed.version} is installed, but TensorFlow {tensorflow.version} requires {needed.specifier}",
             cause="cudnn_version_mismatch",
@@ -113,7 +113,9 @@ def _older_copy(
 
     TensorFlow itself compares major and minor version (cuda_dnn.cc, "matching major and equal or higher minor version").
     """
-    taken = next((each for each in (resolution.libraries if resolution else ()) if _is_main(each)), None)
+    taken = next(
+        (each for each in (resolution.libraries if resolution else ()) if each.found and is_main(each.soname)), None
+    )
     if (
         not taken
         or not needed
@@ -132,20 +134,6 @@ def _older_copy(
         fix = _let_through(taken.shadowed[0], (taken.path, taken.real_path), resolution, environment)
         return Finding(message, "ld_library_path_shadows_pip_libs", fix, evidence)
     return Finding(message, "cudnn_version_mismatch", again, evidence)
-
-
-def _is_main(library: ResolvedLibrary) -> bool:
-    return library.found and library.soname.startswith("libcudnn.so.")
-
-
-def _is_cudnn(copy: LibraryFile) -> bool:
-    return copy.soname.startswith("libcudnn.so.")
-
-
-def _is_other_major(needed: Requirement, installed: Distribution) -> bool:
-    """Return whether the major versions differ; within one major version, a newer cuDNN works like the pinned one."""
-    known = version("0") < version(installed.version) and bool(needed.lowest)
-    return known and version(installed.version).major != version(needed.lowest).major
 
 
 def _shadowed(

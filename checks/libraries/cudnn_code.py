@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tfgpu_doctor.checks.commands import pip
 from tfgpu_doctor.checks.devices import device_of
+from tfgpu_doctor.checks.gpu.hardware import least_multiprocessors
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.compute_capability import kernels_for
 from tfgpu_doctor.knowledge.cudnn_code import first_newer_cudnn, is_newer_cudnn, needs_older_cudnn
@@ -45,14 +46,14 @@ def loaded_cudnn(
         number = _spelt(int(said.group(1)))
         is_wheel = installed is not None and version(installed.version).release[:3] == version(number).release
         return LoadedCudnn(number, said.string, is_wheel)
-    taken = next((each for each in (resolution.libraries if resolution else ()) if _is_main(each.soname)), None)
+    taken = next((each for each in (resolution.libraries if resolution else ()) if is_main(each.soname)), None)
     if taken and not taken.found:
         return None
     if taken and not taken.wheel and not taken.origin.startswith("pip:"):
         by = f"the loader selects {taken.path}, found through {taken.found_by or 'its search path'}"
         return LoadedCudnn(taken.version, by, is_wheel=False) if version(taken.version).release[1:] else None
     copies = libraries.copies if libraries else ()
-    hidden = any(_is_main(copy.soname) and copy.found_in == "LD_LIBRARY_PATH" for copy in copies)
+    hidden = any(is_main(copy.soname) and copy.found_in == "LD_LIBRARY_PATH" for copy in copies)
     if installed is None or (hidden and not taken):
         return None
     by = f"{installed.name} {installed.version} in {installed.folder}"
@@ -69,7 +70,7 @@ def without_code(
     cuda_driver: CudaDriver | None,
 ) -> Finding | None:
     """Return the finding if cuDNN has no code for a GPU that TensorFlow uses: a warning if others work and it was not tried."""
-    if loaded is None or not is_newer_cudnn(loaded.version, knowledge) or _is_other_major(loaded, needed):
+    if loaded is None or not is_newer_cudnn(loaded.version, knowledge) or is_other_major(loaded.version, needed):
         return None
     tried = [each for each in (runtime.computations if runtime else ()) if each.operation == "convolution"]
     used = [
@@ -127,19 +128,19 @@ def _gpus_of(runtime: Runtime | None, cuda_driver: CudaDriver | None, knowledge:
 
 def _is_ignored(gpu: CudaGpu, listed: Sequence[CudaGpu], knowledge: Knowledge) -> bool:
     """Whether TensorFlow ignores a GPU by default: it has few multiprocessors, and fewer than the best one."""
-    usual = int(knowledge.boundaries["minimum_multiprocessors"].value)
-    return 0 < gpu.multiprocessors < min(usual, max(each.multiprocessors for each in listed))
+    return 0 < gpu.multiprocessors < least_multiprocessors(listed, knowledge)
 
 
-def _is_main(soname: str) -> bool:
+def is_main(soname: str) -> bool:
+    """Whether a library is cuDNN itself, and none of its parts."""
     return soname.startswith("libcudnn.so.")
 
 
-def _is_other_major(loaded: LoadedCudnn, needed: Requirement | None) -> bool:
-    """Whether TensorFlow requires another major version, which is the fault that counts."""
-    if needed is None or not needed.lowest:
+def is_other_major(number: str, needed: Requirement | None) -> bool:
+    """Whether TensorFlow requires another major version; within one, a newer cuDNN works like the pinned one."""
+    if needed is None or not needed.lowest or not version("0") < version(number):
         return False
-    return version(loaded.version).major != version(needed.lowest).major
+    return version(number).major != version(needed.lowest).major
 
 
 def _spelt(number: int) -> str:

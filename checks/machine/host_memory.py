@@ -154,6 +154,8 @@ def data_buffers_fit(limits: Limits, system: System, knowledge: Knowledge) -> Yi
             fix=Fix(fix),
             figures=figures_of("", [("buffers of tf.data", budget, "B"), ("host memory available", left, "B")]),
         )
+    elif limits.memory_used_bytes is None:
+        raise NotMeasured(f"how much of the {_size(limit)} that the control group allows is in use is unknown")
     yield Evidence(f"a budget of {_size(budget)} for buffers, {_size(left)} available")
 
 

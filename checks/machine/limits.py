@@ -142,6 +142,10 @@ def threads_may_be_started(
             ),
             figures=figures_of("", [*_tasks(limits), ("threads of TensorFlow", wanted, ""), ("CPUs", processors, "")]),
         )
+    elif doubt := _doubt(limits, wanted):
+        raise NotMeasured(
+            f"TensorFlow starts about {wanted} threads on {amount(processors, 'CPU')}; {said}, and {doubt}"
+        )
     else:
         yield Evidence(said or "no control group limits the number of tasks")
 
@@ -162,16 +166,26 @@ def _tasks(limits: Limits) -> list[Row]:
 
 
 def _room(limits: Limits) -> int | None:
-    if limits.tasks_limit is None or limits.tasks_used is None:
-        return None
-    return limits.tasks_limit - limits.tasks_used
+    """Return how many more tasks the control group allows, at most: how many are running may be unknown."""
+    return None if limits.tasks_limit is None else limits.tasks_limit - (limits.tasks_used or 0)
+
+
+def _doubt(limits: Limits, wanted: int) -> str:
+    """Return why nobody knows whether so many tasks may be started; empty if that is known."""
+    own = limits.resource("nproc")
+    if own is not None and own < wanted:
+        return "whether this user may exceed it, as root may, is unknown"
+    # Beside a program there are its shell, its notebook and what else runs in a container.
+    few = limits.tasks_limit is not None and limits.tasks_limit < 2 * wanted
+    return "how many are running is unknown" if few and limits.tasks_used is None else ""
 
 
 def _who_allows(limits: Limits) -> str:
     parts = []
     if limits.tasks_limit is not None:
         parts.append(
-            f"its control group allows {limits.tasks_limit} tasks, of which {limits.tasks_used or 0} are running"
+            f"its control group allows {limits.tasks_limit} tasks"
+            + ("" if limits.tasks_used is None else f", of which {limits.tasks_used} are running")
         )
     if (own := limits.resource("nproc")) is not None:
         parts.append(f"ulimit -u allows this user {own} tasks")

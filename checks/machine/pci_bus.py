@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tfgpu_doctor.checks.devices import Row, device_of, devices_of, figures_of
 from tfgpu_doctor.checks.kernel_log.xids import OFF_THE_BUS, ago, is_news, same_place
+from tfgpu_doctor.checks.unseen import tell_missing
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
@@ -38,6 +39,7 @@ def bus_reports_no_errors(pci: Pci, knowledge: Knowledge, kernel_log: KernelLog 
     if not any(gpu.errors or gpu.port_errors or _uncorrected(gpu, kernel_log) for gpu in gpus):
         raise NotMeasured("the kernel provides no error counters for this bus")
     limit = float(knowledge.boundaries["bus_errors_per_hour"].value)
+    found, unknown = False, []
     for gpu in gpus:
         fatal, corrected = _uncorrected(gpu, kernel_log), _corrected_per_hour(gpu, kernel_log)
         lost = any(each.code == OFF_THE_BUS and same_place(each.pci_address, gpu.address) for each in _xids(kernel_log))
@@ -49,6 +51,7 @@ def bus_reports_no_errors(pci: Pci, knowledge: Knowledge, kernel_log: KernelLog 
         }
         counted = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number) or "none"
         if fatal or counts["fatal"] or many:
+            found = True
             yield Finding(
                 f"the PCI bus reports errors for the GPU at {gpu.address}: {counted} since boot",
                 cause="hardware_faulty_gpu",
@@ -70,8 +73,16 @@ def bus_reports_no_errors(pci: Pci, knowledge: Knowledge, kernel_log: KernelLog 
                     ],
                 ),
             )
+        elif corrected is None and counts["correctable"] > limit:
+            unknown.append(
+                f"{gpu.address} has {counts['correctable']:,} correctable errors since a boot of unknown age"
+            )
         elif gpu.errors or gpu.port_errors:
-            yield Evidence(f"{gpu.address}: {counted} since boot")
+            port = "" if gpu.port_errors else ", at the GPU alone"
+            yield Evidence(f"{gpu.address}: {counted} since boot{port}")
+        else:
+            unknown.append(f"the kernel provides no error counters for {gpu.address}")
+    yield from tell_missing("; ".join(unknown), found=found)
 
 
 def _uncorrected(gpu: PciDevice, kernel_log: KernelLog | None) -> list[KernelMessage]:
@@ -115,9 +126,11 @@ def link_uses_all_lanes(pci: Pci, knowledge: Knowledge, nvml: Nvml | None = None
     known = [gpu for gpu in asked if _lanes(gpu)]
     if not known:
         raise Skip("NVML reports the link" if told and not asked else "sysfs does not report the link")
+    fewer, silent = False, ", ".join(gpu.address for gpu in asked if gpu not in known and not gpu.physical_function)
     for gpu in known:
         used, possible = _lanes(gpu) or (0, 0)
         if used < possible and not gpu.removable:  # an external GPU has the lanes of its cable
+            fewer = True
             yield Finding(
                 f"the PCI link of the GPU at {gpu.address} uses {used} of the {possible} lanes that both ends have",
                 cause="pcie_link_degraded",
@@ -135,6 +148,7 @@ def link_uses_all_lanes(pci: Pci, knowledge: Knowledge, nvml: Nvml | None = None
                 ),
             )
         yield Evidence(f"{gpu.address}: {used} of {amount(possible, 'lane')}")
+    yield from tell_missing(f"neither NVML nor sysfs reports the link of {silent}" if silent else "", found=fewer)
 
 
 def _lanes(gpu: PciDevice) -> tuple[int, int] | None:
@@ -207,6 +221,9 @@ def iommu_lets_gpus_talk(
             devices=tuple(each.pci_address for each in faults) or devices_of(translated),
             figures=figures_of("", rows),
         )
+    untold = ", ".join(gpu.address for gpu in gpus if gpu.iommu_group and not gpu.iommu_type)
+    missing = f"this kernel does not report the type of the IOMMU groups of {untold}" if untold else ""
+    yield from tell_missing(missing, found=bool(faults or translated))
     if not faults:
         groups = {gpu.iommu_type or "none" for gpu in gpus}
         yield Evidence(f"no IOMMU fault is known; its type for the GPUs is {', '.join(sorted(groups))}")

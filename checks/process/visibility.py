@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.machine import Environment, Pci
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Nvml
@@ -72,6 +72,8 @@ def visible_devices_hides_nothing(
             evidence=(f"visible: {', '.join(seen)}", machine),
             fix=Fix("Name only GPUs that exist.", (f"export CUDA_VISIBLE_DEVICES={rest}",)),
         )
+    elif not count and not _uuids(nvml):
+        raise NotMeasured(f"CUDA_VISIBLE_DEVICES={value!r} names GPUs, and which GPUs there are is unknown")
     else:
         yield Evidence(f"CUDA_VISIBLE_DEVICES={value!r} leaves {', '.join(seen)} visible")
 

@@ -341,5 +341,7 @@ def one_installer(target: Target, tensorflow: TensorFlow, runtime: Runtime | Non
             evidence=tuple(f"conda-meta lists {name} {build}" for name, build in from_conda.items()),
             fix=Fix("Create a new environment, and install TensorFlow into it only with pip: " + _PIP),
         )
+    elif not (installer or from_conda):
+        raise NotMeasured(f"neither pip nor conda lists {tensorflow.distribution or 'TensorFlow'} in {target.prefix}")
     else:
         yield Evidence(f"TensorFlow was installed by {installer or 'conda'}")

@@ -17,7 +17,7 @@ _NAMES = {
     "numpy": "NumPy",
     "openvino": "OpenVINO",
 }  # as Keras spells them, and as people do
-_MEANS_ON = ("true", "True", "1")  # tensorflow/python/util/lazy_loader.py
+MEANS_ON = ("true", "True", "1")  # values of TF_USE_LEGACY_KERAS: tensorflow/python/util/lazy_loader.py
 _CONFIG = "https://github.com/keras-team/keras/blob/v3.10.0/keras/src/backend/config.py"
 _TENSORBOARDS = ("tensorboard", "tb-nightly")
 
@@ -76,7 +76,7 @@ def _chosen(environment: Environment, keras: Keras | None) -> tuple[str, str]:
 def _finding(
     chosen: str, where: str, found: Distribution, target: Target, environment: Environment, keras: Keras | None
 ) -> Finding:
-    own_keras = target.find("tf-keras") if environment.get("TF_USE_LEGACY_KERAS") in _MEANS_ON else None
+    own_keras = target.find("tf-keras") if environment.get("TF_USE_LEGACY_KERAS") in MEANS_ON else None
     by_variable = bool(environment.get(_VARIABLE))
     message = (
         f"Keras trains with {_NAMES[chosen]}, not with TensorFlow: TensorFlow's GPU stays idle"

@@ -6,7 +6,8 @@ import os
 import shlex
 
 from tfgpu_doctor.checks.commands import pip
-from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
+from tfgpu_doctor.checks.unseen import tell_missing
+from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.notebooks import Interpreter, Kernel, Notebooks
@@ -35,7 +36,9 @@ def notebook_runs_target(notebooks: Notebooks, target: Target) -> Yielded:
     running = notebooks.running
     if not running:
         raise Skip("this process was not started by a notebook kernel")
-    if running.is_target is not False:
+    if running.is_target is None:
+        raise NotMeasured(f"the kernel runs {running.path}; whether that is {target.executable} is unknown")
+    if running.is_target:
         yield Evidence(f"the kernel runs {running.path}")
         return
     yield Finding(
@@ -82,6 +85,9 @@ def kernel_runs_target(notebooks: Notebooks, target: Target) -> Yielded:
         )
     rest = [kernel for kernel in notebooks.kernels if kernel not in gone]
     fitting = [kernel.name for kernel in rest if kernel.interpreter.is_target is not False]
+    unknown = [kernel for kernel in rest if kernel.interpreter.is_target is None]
+    if len(unknown) == len(fitting) > 0 and not gone and not notebooks.running:
+        raise NotMeasured(f"{', '.join(map(_said, unknown[:5]))}; whether that is {target.executable} is unknown")
     if is_ones_own and not fitting and not notebooks.running:
         name = os.path.basename(target.prefix) or "tensorflow"
         yield Finding(
@@ -130,6 +136,9 @@ def editor_runs_target(notebooks: Notebooks, target: Target) -> Yielded:
                 ),
             )
         yield Evidence(f"{setting.file} names {setting.interpreter.path}")
+    unknown = [each.interpreter.path for each in notebooks.settings if each.interpreter.is_target is None]
+    missing = f"whether {', '.join(unknown)} is {target.executable} is unknown" if unknown else ""
+    yield from tell_missing(missing, found=any(each.interpreter.is_target is False for each in notebooks.settings))
 
 
 @check(

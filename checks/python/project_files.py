@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from tfgpu_doctor.checks.commands import NOT_FROM_PIP, has_no_cuda_wheel, pip, requirement
+from tfgpu_doctor.checks.python.keras import MEANS_ON
 from tfgpu_doctor.checks.python.replacement import install_cuda_build
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.release_needs import needs_of, with_another_python
@@ -16,7 +17,6 @@ from tfgpu_doctor.model.facts.python import Target, TensorFlow
 _GPU_PACKAGE = re.compile(r"tensorflow[-_]gpu(?:\[.*?\])?(.*)", re.IGNORECASE)
 _EXACTLY = re.compile(r".*[^<>=!~]\s*={2,3}\s*([\w.]+)\s*")
 _LOWER_BOUNDS = ("==", "~=", ">=", ">", "===")
-_MEANS_ON = ("1", "true", "True")  # the values that TensorFlow's lazy_loader.py accepts
 
 
 @check(
@@ -120,7 +120,7 @@ def legacy_keras_is_installed(
     value = environment.get("TF_USE_LEGACY_KERAS") or ""
     if version(tensorflow.version) < version(first):
         raise Skip(f"tf.keras is Keras 2 before {first}")
-    if value not in _MEANS_ON:
+    if value not in MEANS_ON:
         yield Evidence(f"TF_USE_LEGACY_KERAS is {value or 'not set'}")
     elif found := target.find("tf-keras"):
         yield Evidence(f"TF_USE_LEGACY_KERAS={value}, tf_keras {found.version}")

@@ -61,7 +61,7 @@ def odd_machine(system: System | None, knowledge: Knowledge) -> OddMachine | Non
             "a Linux without glibc",
             f"its wheels for Linux are named manylinux, which means glibc ({releases[-1].source})",
             "Use a distribution or an image with glibc (python:3.13-slim has it, python:3.13-alpine does not), or NVIDIA's "
-            "container nvcr.io/nvidia/tensorflow.",
+            f"container {knowledge.boundaries['container_of_nvidia'].value}.",
             is_certain=False,  # it is the doctor's own C library that tells, and the target may have another
         )
     return None

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model.amounts import amount
+from tfgpu_doctor.model.clock_limits import SLOWING
 from tfgpu_doctor.model.facts.bench import Comparison, Metric
 
-_SLOWING = ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_power_brake_slowdown", "hw_slowdown")
 _SUITE, _PRODUCT, _UNIT = "device_placement", "matmul ", "TFLOP/s"
 _OF_BOTH_SIDES = (" in float32", " in tf32")  # a CPU computes in float32, and a GPU in either
 
@@ -58,7 +58,7 @@ def slowing(comparisons: Iterable[Comparison], knowledge: Knowledge) -> list[str
         for comparison in comparisons
         for gpu, seen in comparison.readings.items()
         for reason, share in seen.reasons.items()
-        if reason in _SLOWING and share >= least
+        if reason in SLOWING and share >= least
     ]
 
 

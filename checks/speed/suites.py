@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from tfgpu_doctor.checks.devices import Row, figures_of
 from tfgpu_doctor.checks.speed.judging import but_fast, judged, name_of, said, share, slowing
+from tfgpu_doctor.checks.unseen import tell_missing
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
@@ -117,9 +118,11 @@ def gpu_comes_near_its_limits(bench: Bench, knowledge: Knowledge) -> Yielded:
     ]
     if not limited:
         raise Skip("no metric with a known limit was measured")
+    slow = False
     for metric, limit in limited:
         least = float(knowledge.boundaries["bench_least_share_of_usual"].value)
         if metric.usual and metric.value < least * metric.usual:
+            slow = True
             yield Finding(
                 f"{said(metric)}, {metric.value / metric.usual:.0%} of what GPUs of this model usually reach",
                 severity="warning",
@@ -137,6 +140,10 @@ def gpu_comes_near_its_limits(bench: Bench, knowledge: Knowledge) -> Yielded:
             )
         else:
             yield Evidence(f"{said(metric)}, {share(metric)}")
+    judged = {metric.device for metric, _ in limited if metric.usual}
+    unknown = [f"{said(metric)}, {share(metric)}" for metric, _ in limited if metric.device not in judged]
+    missing = f"what GPUs of this model usually reach is not known: {'; '.join(unknown)}" if unknown else ""
+    yield from tell_missing(missing, found=slow)
 
 
 def _speeds(metric: Metric) -> list[Row]:
@@ -178,6 +185,8 @@ def gpu_answers_to_the_end(bench: Bench) -> Yielded:
             devices=_devices(bench.comparisons),
         )
         return
+    if cut := _cut_off(bench):
+        raise NotMeasured(cut)
     ended = sum(comparison.on_gpu and comparison.verdict != "not run" for comparison in bench.comparisons)
     if not ended:
         raise Skip("no comparison on the GPU was completed")
@@ -212,7 +221,16 @@ def suites_find_nothing_wrong(bench: Bench) -> Yielded:
             figures=figures_of("", [("failed tests", len(bench.failed), "")]),
         )
         return
+    if cut := _cut_off(bench):
+        raise NotMeasured(cut)
     yield Evidence(f"no wrong result; comparisons: {len(bench.comparisons)}, metrics: {len(bench.metrics)}")
+
+
+def _cut_off(bench: Bench) -> str:
+    """Return what kept the suites from their end; empty if nothing did."""
+    if bench.problems:
+        return f"a suite did not finish: {bench.problems[0]}"
+    return "the suites were interrupted" if bench.interrupted else ""
 
 
 def _suite(test: str) -> str:

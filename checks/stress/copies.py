@@ -12,8 +12,18 @@ from tfgpu_doctor.checks.stress.copy_ending import (
     routes_without_copies,
 )
 from tfgpu_doctor.checks.stress.ending import ending_of
-from tfgpu_doctor.checks.stress.results import tell_missing, under_stress
-from tfgpu_doctor.checks.stress.routes import HOST, across, devices_on, in_words, is_between_gpus, route_of, with_host
+from tfgpu_doctor.checks.stress.results import under_stress
+from tfgpu_doctor.checks.stress.routes import (
+    HOST,
+    across,
+    devices_on,
+    in_words,
+    is_between_gpus,
+    route_of,
+    some_in_words,
+    with_host,
+)
+from tfgpu_doctor.checks.unseen import tell_missing
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, NotMeasured, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
@@ -101,7 +111,9 @@ def copies_use_the_link(stress: StressTest, knowledge: Knowledge) -> Yielded:
     told += _between(across(timed))
     if not any(_capacity(each, knowledge) for each in timed):
         raise NotMeasured(f"no copy used pinned memory and a link that NVML reports; measured: {'; '.join(told)}")
-    least = float(knowledge.boundaries["pinned_copy_fraction"].value)
+    judged = {route_of(each) for each in with_host(timed) if _capacity(each, knowledge)}
+    unjudged = [route for route in dict.fromkeys(map(route_of, with_host(timed))) if route not in judged]
+    least, slow = float(knowledge.boundaries["pinned_copy_fraction"].value), False
     for each in with_host(timed):
         speed, capacity = each.gb_per_s or 0.0, _capacity(each, knowledge)
         if capacity is None:
@@ -110,7 +122,10 @@ def copies_use_the_link(stress: StressTest, knowledge: Knowledge) -> Yielded:
         if speed >= least * capacity:
             yield Evidence(f"{_way(each)}: {link}")
             continue
+        slow = True
         yield _slow(each, speed, capacity, link, stress)
+    why = f"no copy from {some_in_words(unjudged)} can be compared with its link; measured: {'; '.join(told)}"
+    yield from tell_missing(why if unjudged else "", found=slow)
     for line in told:
         yield Evidence(line)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tfgpu_doctor.checks.devices import device_of
-from tfgpu_doctor.checks.stress.results import REPLACE, called, not_measured, tell_missing, under_stress
+from tfgpu_doctor.checks.stress.results import REPLACE, called, not_measured, under_stress
 from tfgpu_doctor.checks.tensorflow.computation import explain_error
+from tfgpu_doctor.checks.unseen import tell_missing
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Stage, Yielded, check
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.python import Runtime

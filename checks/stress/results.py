@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from tfgpu_doctor.checks.devices import Row, device_of, devices_of, figures_of
-from tfgpu_doctor.checks.gpu.in_use import size
+from tfgpu_doctor.checks.unseen import tell_missing
 from tfgpu_doctor.model import (
     UNDETERMINED,
     Confidence,
@@ -21,12 +21,12 @@ from tfgpu_doctor.model import (
     check,
 )
 from tfgpu_doctor.model.amounts import amount
-from tfgpu_doctor.model.facts.stress import Exactness, MemoryPattern, Speed, StressedGpu, StressTest
+from tfgpu_doctor.model.facts.stress import Exactness, Speed, StressedGpu, StressTest
 from tfgpu_doctor.model.tags import STRESS, UNFIT
 
 _DETERMINISM = "https://www.tensorflow.org/api_docs/python/tf/config/experimental/enable_op_determinism"
 _CUBLAS = "https://docs.nvidia.com/cuda/cublas/#results-reproducibility"
-_ON_GPU = "device:GPU:"
+ON_GPU = "device:GPU:"  # in TensorFlow's names of devices
 REPLACE = (
     "Do not use this GPU. Remove any overclocking, check its power cables and its seating, and test it longer with "
     "`tfgpu-doctor --level soak`; if it fails again, replace it."
@@ -54,14 +54,15 @@ def not_measured(gpus: Iterable[StressedGpu], stress: StressTest) -> str:
     """Return which of the tested GPUs lack a measurement, and why; empty if none does."""
     reasons: dict[str, list[str]] = {}
     for gpu in gpus:
-        reasons.setdefault(_reason(gpu, stress), []).append(called(gpu))
+        reasons.setdefault(why_not_measured(gpu, stress), []).append(called(gpu))
     return "; ".join(
         f"{', '.join(names)} {'were' if len(names) > 1 else 'was'} not measured: {reason}"
         for reason, names in reasons.items()
     )
 
 
-def _reason(gpu: StressedGpu, stress: StressTest) -> str:
+def why_not_measured(gpu: StressedGpu, stress: StressTest) -> str:
+    """Return why a GPU lacks a measurement."""
     if stress.interrupted:
         return "the stress test was interrupted before this measurement"
     if gpu.error:
@@ -69,14 +70,6 @@ def _reason(gpu: StressedGpu, stress: StressTest) -> str:
     if gpu.attempt and not gpu.attempt.answered:
         return f"the stress test {gpu.attempt.ending}"
     return "the stress test did not reach this measurement"
-
-
-def tell_missing(missing: str, *, found: bool) -> Iterator[Evidence]:
-    """Tell what was not measured next to what was found; skip if nothing was found: the rest is no evidence for it."""
-    if missing and not found:
-        raise NotMeasured(missing)
-    if missing:
-        yield Evidence(missing)
 
 
 @check(
@@ -96,7 +89,7 @@ def results_repeat(stress: StressTest) -> Yielded:
 
     Fix: do not use the GPU; remove overclocking, check power and seating; replace the GPU.
     """
-    wrong, lacking = False, []
+    wrong, lacking, uncompared = False, [], []
     for gpu in under_stress(stress):
         judged, whole = False, True
         same: list[list[Exactness]] = []
@@ -109,6 +102,9 @@ def results_repeat(stress: StressTest) -> Yielded:
             whole = whole and bool(rows)
             if not rows or (mismatches and not gpu.deterministic):
                 continue
+            if not mismatches and all(each.deviation is None for each in rows):
+                uncompared.append(f"the {_kind(rows[0])} of {called(gpu)}")
+                continue
             judged = True
             fault = _unequal(gpu, rows, mismatches) if mismatches else _off(gpu, rows, stress)
             if fault:
@@ -118,9 +114,18 @@ def results_repeat(stress: StressTest) -> Yielded:
                 same.append(rows)
         if same:
             yield Evidence(_same(gpu, same))
-        if not (judged and whole):
+        if not (whole and _tried_all(gpu, stress)) or not (judged or uncompared):
             lacking.append(gpu)
-    yield from tell_missing(not_measured(lacking, stress), found=wrong)
+    missing = [not_measured(lacking, stress)]
+    if uncompared:
+        missing.append(f"nothing shows whether {', '.join(uncompared)} is right: it was not compared with float64")
+    yield from tell_missing("; ".join(filter(None, missing)), found=wrong)
+
+
+def _tried_all(gpu: StressedGpu, stress: StressTest) -> bool:
+    """Whether a round came to the end of its operations: what follows them was begun, or the whole test has ended."""
+    ended = gpu.attempt is not None and gpu.attempt.answered and not gpu.error and not stress.interrupted
+    return ended or any(each.speeds or each.memory for each in gpu.rounds)
 
 
 def _no_numbers(gpu: StressedGpu, stress: StressTest) -> Iterator[Finding]:
@@ -146,7 +151,7 @@ def _is_no_number(row: Speed) -> bool:
 
 
 def _counts(each: Exactness) -> bool:
-    return each.iterations > 0 and not each.error and _ON_GPU in each.placed_on
+    return each.iterations > 0 and not each.error and ON_GPU in each.placed_on
 
 
 def _unequal(gpu: StressedGpu, rows: Sequence[Exactness], mismatches: int) -> Finding:
@@ -242,6 +247,8 @@ def gpus_agree(stress: StressTest) -> Yielded:
         lacking += [gpu for gpu in gpus if not gpu.exactness]
         for kind in dict.fromkeys((each.operation, each.precision) for gpu in gpus for each in gpu.exactness):
             results = {gpu.index: digests for gpu in gpus if (digests := _digests(gpu, kind))}
+            others = [gpu for gpu in gpus if results and gpu.index not in results and not _differs(gpu)]
+            lacking += [gpu for gpu in others if gpu not in lacking]
             if len(results) < 2:
                 continue
             judged = True
@@ -253,6 +260,9 @@ def gpus_agree(stress: StressTest) -> Yielded:
                 yield from _compare({gpu.index: gpu for gpu in gpus}, results, kind)
     for names, operations in agreed.items():
         yield Evidence(f"GPUs {names} give identical bits for {', '.join(operations)}")
+    alike = [gpu for gpus in _of_one_model(stress.tested) for gpu in gpus]
+    if not judged and alike and not any(gpu.deterministic for gpu in alike):
+        raise Skip("this TensorFlow does not promise equal bits: the results of GPUs cannot be compared")
     if not judged:
         raise Skip("there are no two GPUs of the same model to compare")
     yield from tell_missing(not_measured(lacking, stress), found=wrong)
@@ -263,6 +273,11 @@ def _of_one_model(gpus: Sequence[StressedGpu]) -> list[list[StressedGpu]]:
     for gpu in gpus:
         groups.setdefault((gpu.name, gpu.multiprocessors), []).append(gpu)
     return [group for group in groups.values() if len(group) > 1]
+
+
+def _differs(gpu: StressedGpu) -> bool:
+    """Whether a GPU cannot be compared for a reason of its own, which LOD001 tells where it is a fault."""
+    return not gpu.deterministic or any(each.mismatches for each in gpu.exactness)
 
 
 def _digests(gpu: StressedGpu, kind: tuple[str, str]) -> tuple[str, ...]:
@@ -308,63 +323,4 @@ def _disagreement(
         evidence=(*evidence, f"each of these GPUs repeats {what} to the last bit"),
         fix=Fix(REPLACE),
         devices=devices_of(gpus),
-    )
-
-
-@check(
-    "LOD003",
-    "each GPU's memory retains what is written to it",
-    family="Stress test",
-    tags=(STRESS, UNFIT),
-    stage=Stage.STRESS,
-    after=("GPU004",),
-    causes=("hardware_faulty_gpu",),
-    sources=("https://github.com/ComputationalRadiationPhysics/cuda_memtest",),
-)
-def memory_keeps(stress: StressTest) -> Yielded:
-    """Flipped bits in a GPU's memory silently corrupt weights, mainly on boards without ECC. Patterns are written to the free
-    memory, read back and compared on the GPU. The check passes only for memory that was actually compared.
-
-    Fix: do not use the GPU; remove overclocking of its memory; replace the GPU.
-    """
-    flipped, lacking = False, []
-    for gpu in under_stress(stress):
-        tested = [each for each in gpu.memory if each.tested_bytes and _ON_GPU in each.placed_on]
-        bad = [each for each in tested if each.mismatches]
-        if bad:
-            flipped = True
-            yield _flipped(gpu, bad, tested)
-        elif tested:
-            free = f" of the {size(gpu.free_bytes)} that were free" if gpu.free_bytes else ""
-            least, patterns = min(each.tested_bytes for each in tested), dict.fromkeys(each.pattern for each in tested)
-            yield Evidence(
-                f"GPU {gpu.index}: {size(least)}{free} retain every word of {', '.join(patterns)}, "
-                f"written and read back {amount(len(tested), 'time')}"
-            )
-        else:
-            lacking.append(gpu)
-    yield from tell_missing(not_measured(lacking, stress), found=flipped)
-
-
-def _flipped(gpu: StressedGpu, bad: Sequence[MemoryPattern], tested: Sequence[MemoryPattern]) -> Finding:
-    words, least = sum(each.mismatches for each in bad), min(each.tested_bytes for each in tested)
-    examples = tuple(f"pattern {each.pattern}: {each.example}" for each in bad if each.example)[:4]
-    return Finding(
-        f"the memory of {called(gpu)} does not retain what is written to it: {amount(words, 'word')} changed",
-        cause="hardware_faulty_gpu",
-        evidence=(
-            f"{len(bad)} of {len(tested)} passes differ, each over {size(least)}",
-            *examples,
-        ),
-        fix=Fix(REPLACE),
-        devices=(device_of(gpu),),
-        figures=figures_of(
-            device_of(gpu),
-            [
-                ("words changed", words, ""),
-                ("memory tested", least, "B"),
-                ("passes that differ", len(bad), ""),
-                ("passes", len(tested), ""),
-            ],
-        ),
     )

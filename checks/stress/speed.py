@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 from tfgpu_doctor.checks.devices import device_of, figures_of
 from tfgpu_doctor.checks.stress.readings import drift, speeds, under_load
-from tfgpu_doctor.checks.stress.results import called, not_measured, tell_missing, under_stress
+from tfgpu_doctor.checks.stress.results import called, not_measured, under_stress, why_not_measured
+from tfgpu_doctor.checks.unseen import tell_missing
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.knowledge.references import MATMUL, sustained_speed
 from tfgpu_doctor.knowledge.schema import GpuModel
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
-from tfgpu_doctor.model.facts.stress import Readings, StressedGpu, StressRound, StressTest
+from tfgpu_doctor.model.clock_limits import HEAT, SLOWING
+from tfgpu_doctor.model.facts.stress import Readings, Speed, StressedGpu, StressRound, StressTest
 from tfgpu_doctor.model.tags import STRESS, requirement
 
 _REASONS = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html"
-_HEAT = ("hw_thermal_slowdown", "sw_thermal_slowdown")
-_POWER = ("hw_power_brake_slowdown", "hw_slowdown")
 _PEAKS = {"float32": "fp32", "tf32": "tf32", "float16": "fp16", "bfloat16": "fp16"}
 _LEAST_USE = 50  # percent: below this, the samples fell between the products and do not show the load
 _IN_MINUTES = 2  # a shorter time is told in seconds
@@ -55,7 +55,7 @@ def clocks_hold(stress: StressTest, knowledge: Knowledge) -> Yielded:
             yield Evidence(f"GPU {gpu.index}: {'; '.join(_figures(gpu, known, fraction))}")
             continue
         slowed = True
-        cold = reasons and not any(word in _HEAT for word in reasons)
+        cold = reasons and not any(word in HEAT for word in reasons)
         held = _shares(reasons)
         yield Finding(
             f"{called(gpu)} keeps {fraction:.0%} of its highest clock under load"
@@ -75,9 +75,16 @@ def clocks_hold(stress: StressTest, knowledge: Knowledge) -> Yielded:
                 device_of(gpu), [("share of the highest SM clock", fraction, ""), *under_load(gpu, known)]
             ),
         )
-    yield from tell_missing(_unknown_clocks(lacking, stress), found=slowed)
-    if cut := _cut_short(stress):
+    cut = _cut_short(stress)
+    blind = [called(gpu) for gpu in stress.tested if gpu not in lacking and len(gpu.readings) < _loaded_rounds(gpu)]
+    ended = f"{cut}: the clocks of later rounds on {', '.join(blind)} are unknown" if cut and blind else ""
+    yield from tell_missing("; ".join(filter(None, (_unknown_clocks(lacking, stress), ended))), found=slowed)
+    if cut:
         yield Evidence(f"{cut}; later samples are missing")
+
+
+def _loaded_rounds(gpu: StressedGpu) -> int:
+    return sum(bool(each.speeds) for each in gpu.rounds)
 
 
 def _unknown_clocks(gpus: Sequence[StressedGpu], stress: StressTest) -> str:
@@ -104,7 +111,7 @@ def _slowing(known: list[Readings], knowledge: Knowledge) -> dict[str, float]:
     least = _boundary(knowledge, "load_throttled_share")
     return {
         word: most
-        for word in (*_HEAT, *_POWER)
+        for word in SLOWING
         if (most := max((each.reasons.get(word, 0.0) for each in known), default=0.0)) >= least
     }
 
@@ -153,12 +160,14 @@ def as_fast_as_its_model(stress: StressTest, knowledge: Knowledge) -> Yielded:
 
     Fix: check the clocks first, then whether the GPU is shared or partitioned, then compare with a card of the same model.
     """
-    slow, lacking = False, []
+    slow, lacking, unknown = False, [], []
     for gpu in under_stress(stress):
         best = _fastest(gpu)
         if not best:
             lacking.append(gpu)
             continue
+        if missing := _without_speed(gpu, best, stress):
+            unknown.append(missing)
         model = _model(gpu, knowledge)
         peaks = _peaks(gpu, model)
         doubtful = [name for name, speed in best.items() if not _as_others(gpu, name, speed, knowledge)]
@@ -169,11 +178,25 @@ def as_fast_as_its_model(stress: StressTest, knowledge: Knowledge) -> Yielded:
             yield found
             continue
         told = ", ".join(_speed(name, speed, peaks.get(name)) for name, speed in best.items())
-        yield Evidence(
-            f"GPU {gpu.index}: {told} TFLOP/s{_of_matrices(gpu)}"
-            + ("" if peaks else "; the peak values of this model are unknown")
-        )
-    yield from tell_missing(not_measured(lacking, stress), found=slow)
+        failed = {each.precision: each.error for each in gpu.speeds if each.error and each.precision not in best}
+        errors = "".join(f"; {precision} failed: {error}" for precision, error in failed.items())
+        if not any(name in peaks or name not in doubtful for name in best):
+            unknown.append(
+                f"{called(gpu)}: {told} TFLOP/s{_of_matrices(gpu)}; the peak values of this model are unknown"
+            )
+        else:
+            yield Evidence(f"GPU {gpu.index}: {told} TFLOP/s{_of_matrices(gpu)}{errors}")
+    yield from tell_missing("; ".join(filter(None, (not_measured(lacking, stress), *unknown))), found=slow)
+
+
+def _without_speed(gpu: StressedGpu, best: dict[str, float], stress: StressTest) -> str:
+    """Return the precisions that lack a speed for no error of TensorFlow's; empty if none does."""
+    tried = [each.precision for each in gpu.speeds]
+    tried += [each.precision for other in stress.tested if other.name == gpu.name for each in other.speeds]
+    failed = {each.precision for each in gpu.speeds if each.error}
+    lacking = [name for name in dict.fromkeys(tried) if name not in best and name not in failed]
+    why = why_not_measured(gpu, stress)
+    return f"{called(gpu)} has no speed in {', '.join(lacking)}: {why}" if lacking else ""
 
 
 def _as_others(gpu: StressedGpu, precision: str, teraflops: float, knowledge: Knowledge) -> bool:
@@ -263,7 +286,8 @@ def speed_lasts(stress: StressTest, knowledge: Knowledge) -> Yielded:
         raise Skip("only --level soak runs long enough for this check")
     slower, lacking = False, []
     for gpu in under_stress(stress):
-        whole = [each for each in gpu.rounds if each.speeds and each.memory]
+        tried = _precisions(gpu.speeds)
+        whole = [each for each in gpu.rounds if each.memory and _precisions(each.speeds) == tried]
         found = _drift(gpu, whole, knowledge) if len(whole) > 1 else None
         slower = slower or isinstance(found, Finding)
         if found:
@@ -272,6 +296,10 @@ def speed_lasts(stress: StressTest, knowledge: Knowledge) -> Yielded:
             lacking.append(called(gpu))
     missing = f"the soak ended before a second round on {', '.join(lacking)}" if lacking else ""
     yield from tell_missing(missing, found=slower)
+
+
+def _precisions(speeds: Sequence[Speed]) -> set[str]:
+    return {each.precision for each in speeds if each.teraflops}
 
 
 def _drift(gpu: StressedGpu, rounds: list[StressRound], knowledge: Knowledge) -> Finding | Evidence | None:

@@ -119,13 +119,13 @@ def kernels_fit_gpu(
                 severity="warning" if "native" in kinds.values() else "error",
                 evidence=evidence,
                 fix=Fix(
-                    "Use an older TensorFlow built for this GPU, build TensorFlow for it yourself, or use a newer GPU."
+                    "Use an older TensorFlow that was built for this GPU (`tfgpu-doctor advise` names it), build TensorFlow for "
+                    "it yourself, or use a newer GPU."
                 ),
                 devices=(device_of(gpu),),
             )
         else:
-            too_new = _is_too_new(capability, tensorflow, knowledge)
-            found = _from_ptx(tensorflow, index, capability, evidence, runtime, too_new)
+            found = _from_ptx(tensorflow, index, capability, evidence, runtime, knowledge)
             yield replace(found, devices=(device_of(gpu),))
 
 
@@ -142,14 +142,14 @@ def _from_ptx(
     capability: str,
     evidence: tuple[str, ...],
     runtime: Runtime | None,
-    too_new: bool,
+    knowledge: Knowledge,
 ) -> Finding:
     """Return the finding for a GPU newer than all machine code in the build: it works after minutes, or never."""
     done = [each for each in (runtime.computations if runtime else ()) if each.device == f"/GPU:{index}"]
     failed = [each for each in done if any(word in each.error for word in NO_KERNEL)]
     compiling = bool(runtime and runtime.attempt.outcome == "timed_out" and runtime.gpus)
     # A GPU that is newer by a major version mostly fails; only a completed run can show that it works.
-    if failed or (too_new and not done and not compiling):
+    if failed or (_is_too_new(capability, tensorflow, knowledge) and not done and not compiling):
         return Finding(
             f"TensorFlow {tensorflow.version} has no kernels that run on compute capability {capability}",
             cause="gpu_compute_capability_too_new",
@@ -157,7 +157,7 @@ def _from_ptx(
             evidence=(*evidence, *(f"{each.operation}: {each.error}" for each in failed)),
             fix=Fix(
                 "Use a TensorFlow build for this GPU: a newer release or nightly, or NVIDIA's container "
-                "nvcr.io/nvidia/tensorflow."
+                f"{knowledge.boundaries['container_of_nvidia'].value}."
             ),
         )
     return Finding(

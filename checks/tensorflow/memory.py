@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tfgpu_doctor.checks.devices import device_of, figures_of
-from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, show_holders, size, who
+from tfgpu_doctor.checks.gpu.in_use import SHOW_ALL, gpus_in_use, show_holders, size, title, unseen_bytes, who
 from tfgpu_doctor.checks.gpu.readings import memory_use
+from tfgpu_doctor.checks.unseen import tell_silent
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
@@ -59,6 +60,7 @@ def memory_is_left(
         raise NotMeasured("NVML reports no GPU memory")
     failed = _ran_out(runtime, cuda_driver)
     full = [gpu for gpu in gpus if _is_full(gpu)]
+    yield from tell_silent(gpus_in_use(nvml, cuda_driver), lambda gpu: gpu.memory_free_bytes, found=bool(full))
     for gpu in gpus:
         free, total = gpu.memory_free_bytes or 0, gpu.memory_total_bytes or 1
         if gpu in full:
@@ -232,7 +234,9 @@ def allocator_agrees_with_growth(environment: Environment, knowledge: Knowledge)
     causes=("gpu_memory_held_by_other_process",),
     sources=(_GUIDE,),
 )
-def growth_is_on_where_shared(nvml: Nvml, environment: Environment, cuda_driver: CudaDriver | None = None) -> Yielded:
+def growth_is_on_where_shared(
+    nvml: Nvml, environment: Environment, knowledge: Knowledge, cuda_driver: CudaDriver | None = None
+) -> Yielded:
     """By default, TensorFlow takes nearly all memory of every visible GPU, used or not. This is harmless on an exclusive
     GPU, but makes other programs on a shared GPU fail.
 
@@ -242,8 +246,13 @@ def growth_is_on_where_shared(nvml: Nvml, environment: Environment, cuda_driver:
         raise Skip("NVML lists no GPU")
     growth = environment.get("TF_FORCE_GPU_ALLOW_GROWTH") == "true"
     on = growth or environment.get("TF_GPU_ALLOCATOR") == "cuda_malloc_async"
-    used = {device_of(gpu): who(gpu) for gpu in gpus_in_use(nvml, cuda_driver) if not gpu.mig and who(gpu)}
+    gpus = [gpu for gpu in gpus_in_use(nvml, cuda_driver) if not gpu.mig]
+    used = {device_of(gpu): who(gpu) for gpu in gpus if who(gpu)}
     shared = [line for lines in used.values() for line in lines]
+    much = int(knowledge.boundaries["busy_memory_bytes"].value)
+    if not on and not shared and (unseen := [gpu for gpu in gpus if (unseen_bytes(gpu) or 0) >= much]):
+        named = ", ".join(f"{size(unseen_bytes(gpu))} of {title(gpu)}" for gpu in unseen)
+        raise NotMeasured(f"{named} are in use, and NVML names no process for them: {SHOW_ALL}")
     state = "on" if on else "off, unless the program sets it"
     compute = "computes" if len(shared) == 1 else "compute"
     yield Evidence(f"{amount(len(shared), 'other process')} {compute} on the GPU; memory growth is {state}")

@@ -195,6 +195,10 @@ def tensorflow_lists_gpus(
         if runtime.attempt.ended_from_outside:
             raise NotMeasured(f"listing the GPUs {ending}: {FROM_OUTSIDE}")
         yield _finding(f"listing the GPUs {ending}", runtime, system, knowledge)
+    elif runtime.gpus and not expected and system.os == "Linux":
+        raise NotMeasured(
+            f"TensorFlow lists {amount(len(runtime.gpus), 'GPU')}; how many the driver has is unknown: `nvidia-smi -L` lists them"
+        )
     elif runtime.gpus and len(runtime.gpus) >= expected:
         yield Evidence(", ".join(f"{gpu.name} {gpu.description}".strip() for gpu in runtime.gpus))
     elif not expected and not has_other and not unasked:

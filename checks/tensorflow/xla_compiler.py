@@ -5,6 +5,7 @@ from __future__ import annotations
 from tfgpu_doctor.checks.commands import pip
 from tfgpu_doctor.checks.devices import device_of
 from tfgpu_doctor.checks.tensorflow.wheel import is_from_index
+from tfgpu_doctor.checks.unseen import tell_missing
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.requirements import requirements_on
 from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Skip, Stage, Yielded, check
@@ -74,32 +75,34 @@ def ptxas_knows_gpu(
 
     Fix: remove that ptxas from PATH, or install an nvidia-cuda-nvcc wheel whose CUDA supports the GPU.
     """
-    gpus = [
-        gpu
-        for gpu in (cuda_driver.gpus if cuda_driver else ()) or (nvml.gpus if nvml else ())
-        if gpu.compute_capability
-    ]
+    listed = (cuda_driver.gpus if cuda_driver else ()) or (nvml.gpus if nvml else ())
+    gpus = [gpu for gpu in listed if gpu.compute_capability]
+    rejected = False
+    unknown = [f"the compute capability of GPU {gpu.index} is unknown" for gpu in listed if gpu not in gpus]
     if not xla_tools.ptxas_version or not gpus:
         raise NotMeasured("the version of ptxas or the GPU's compute capability is unknown")
     for gpu in gpus:
         first = knowledge.first_ptxas(gpu.compute_capability)
         where = f"{xla_tools.ptxas} is from CUDA {xla_tools.ptxas_version}"
         if first is None:
-            yield Evidence(
+            unknown.append(
                 f"GPU {gpu.index}: compute capability {gpu.compute_capability} is not in the doctor's tables"
             )
         elif version(xla_tools.ptxas_version) < version(first.cuda):
+            rejected = True
             yield _rejects(
                 gpu, "ptxas_too_old_for_gpu", f"{where}, but GPU {gpu.index} ({gpu.name}) needs {first.cuda}",
                 f"compute capability {gpu.compute_capability} is supported from CUDA {first.cuda} on ({first.source})",
             )  # fmt: skip
         elif first.last_cuda and version(xla_tools.ptxas_version) > version(f"{first.last_cuda}.999"):
+            rejected = True
             yield _rejects(
                 gpu, "ptxas_too_new_for_gpu", f"{where}, which no longer supports GPU {gpu.index} ({gpu.name})",
                 f"CUDA {first.last_cuda} is the last that supports compute capability {gpu.compute_capability}",
             )  # fmt: skip
         else:
             yield Evidence(f"GPU {gpu.index}: {where}; {first.cuda} or newer is required")
+    yield from tell_missing("; ".join(unknown), found=rejected)
 
 
 def _rejects(gpu: CudaGpu | NvmlGpu, cause: str, message: str, why: str) -> Finding:

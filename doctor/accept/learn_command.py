@@ -10,7 +10,9 @@ from tfgpu_doctor.cli.output import note, refuse, refuse_unwritable
 
 @click.command()
 @click.option("--profile", metavar="NAME|FILE", default="server", show_default=True, help="The profile to extend.")
-@click.option("--runs", type=click.IntRange(3, 20), default=5, show_default=True, help="How often to measure.")
+@click.option(
+    "--runs", type=click.IntRange(3, 20), metavar="N", default=5, show_default=True, help="How often to measure."
+)
 @click.option("--leave-out", metavar="NAME", multiple=True, help="Set no minimum for this: pipeline/fit.")
 @click.option(
     "--facts",

@@ -10,7 +10,7 @@ from typing import Any
 
 from tfgpu_doctor.advise.alternatives import Alternative, alternatives
 from tfgpu_doctor.advise.fitting import Obstacle, kernels_of, last_branch_of, needed_driver, obstacles, spoken
-from tfgpu_doctor.advise.installing import commands_for, notes_for
+from tfgpu_doctor.advise.installing import commands_for, notes_for, unsupported_in_wsl
 from tfgpu_doctor.advise.target_spec import NEW_PYTHON, TargetSpec
 from tfgpu_doctor.knowledge import Knowledge, version
 from tfgpu_doctor.knowledge.compute_capability import Kernels
@@ -45,6 +45,7 @@ class Advice:
     release: TensorFlowRelease | None
     kernels: Kernels = "unknown"
     minimum_driver: str = ""
+    last_branch: str = ""  # of the drivers that support the GPU; empty if current ones do
     commands: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     newer: tuple[Rejected, ...] = ()
@@ -72,6 +73,7 @@ def advise(spec: TargetSpec, knowledge: Knowledge) -> Advice:
         chosen,
         kernels=kernels,
         minimum_driver=row.driver(spec.driver_os) if row else "",
+        last_branch=last.value if (last := last_branch_of(spec, knowledge)) else "",
         commands=tuple(commands_for(chosen, wheels, spec, knowledge)),
         notes=(*_ptx_notes(kernels), *notes_for(chosen, spec, knowledge)),
         newer=tuple(newer),
@@ -91,9 +93,13 @@ def _ptx_notes(kernels: Kernels) -> list[str]:
 def _alternatives(
     spec: TargetSpec, judged: Sequence[tuple[TensorFlowRelease, list[Obstacle]]], knowledge: Knowledge
 ) -> tuple[Alternative, ...]:
+    there = spec
+    if spec.os == "windows":  # whose newer wheels have no code at all: what decides is WSL, the way out
+        there = dataclasses.replace(spec, os="wsl")
+        judged = [(release, obstacles(release, there, knowledge)) for release, _ in judged]
     no_code = all(any(each.kind == "gpu" for each in found) for _, found in judged)
-    wheels = judged[0][0].wheels_for(spec.wheels_os, spec.architecture)
-    too_new = no_code and wheels is not None and kernels_of(wheels, spec) == "ptx"
+    wheels = judged[0][0].wheels_for(there.wheels_os, spec.architecture)
+    too_new = no_code and wheels is not None and kernels_of(wheels, there) == "ptx"
     return tuple(alternatives(spec, knowledge, too_new=too_new, too_old=no_code and not too_new))
 
 
@@ -172,7 +178,7 @@ def _change(
         else "",
         "python": f"Python {spoken(wheels.pythons)}",
         "glibc": f"a system (or container) with glibc {wheels.glibc} or newer",
-        "windows": "WSL 2 instead of native Windows",
+        "windows": f"WSL 2 instead of native Windows{unsupported_in_wsl(changed)}",
     }
     return " and ".join(words[name] for name in names)
 
@@ -191,7 +197,6 @@ def _exists_for(driver: str, spec: TargetSpec, knowledge: Knowledge) -> bool:
 
 
 def _in_words(driver: str, spec: TargetSpec, knowledge: Knowledge) -> str:
-    """Return the drivers to change to; a last branch is named if the installed driver is newer than that."""
+    """Return the drivers to change to, up to the last branch that supports the GPU: the newest of all would not."""
     last = last_branch_of(spec, knowledge)
-    too_new = last and is_newer_than_branch(spec.module or spec.driver, last, spec.driver_os)
-    return f"driver {driver} or newer" + (f", up to branch {last.value}" if last and too_new else "")
+    return f"driver {driver} or newer" + (f", up to branch {last.value}" if last else "")

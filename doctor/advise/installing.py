@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from packaging.requirements import Requirement
 
@@ -15,6 +15,9 @@ from tfgpu_doctor.knowledge.release_needs import NEW_ENVIRONMENT, folders_not_lo
 from tfgpu_doctor.knowledge.schema import TensorFlowRelease, Wheels
 
 ABOUT_UV = "uv (https://docs.astral.sh/uv) creates the environment, and downloads that Python if this machine has none."
+_FIRST_IN_WSL = "6.0"  # https://docs.nvidia.com/cuda/wsl-user-guide: older GPUs are not officially supported in WSL 2
+# The newest releases of numpy, h5py and others have wheels for this glibc only: https://pypi.org/project/h5py/#files
+_GLIBC_OF_TODAY = "2.28"
 _NOT_ON_INDEX = ("tensorrt", "tensorrt-bindings", "tensorrt-libs")
 
 
@@ -29,7 +32,7 @@ def commands_for(release: TensorFlowRelease, wheels: Wheels, spec: TargetSpec, k
     python = spec.python or wheels.pythons[-1]
     caps = [*_caps(release, knowledge), *_cudnn_caps(release, spec, knowledge)]
     if not release.cuda_extra:
-        return _with_conda(release, wheels, python, caps, spec.os)
+        return _with_conda(release, wheels, python, caps, spec)
     target = spec.interpreter or NEW_ENVIRONMENT
     if cuda_extra_works(release):
         wanted = [f"tensorflow[and-cuda]=={release.version}"]
@@ -37,8 +40,9 @@ def commands_for(release: TensorFlowRelease, wheels: Wheels, spec: TargetSpec, k
         pins = [each for each in release.cuda_extra if Requirement(each).name not in _NOT_ON_INDEX]
         wanted = [f"tensorflow=={release.version}", *pins]
     repair = [f"tfgpu-doctor fix --apply --python {shlex.quote(target)}"] if folders_not_looked_in(release) else []
+    only_wheels = ["--only-binary", ":all:"] if _is_old_glibc(spec) else []
     return [
-        *install_into(spec, python, *wanted, *caps),
+        *install_into(spec, python, *only_wheels, *wanted, *caps),
         *repair,
         f"tfgpu-doctor --python {shlex.quote(target)}",
     ]
@@ -79,9 +83,25 @@ def notes_for(release: TensorFlowRelease, spec: TargetSpec, knowledge: Knowledge
         notes.append(
             f"cuDNN {row.value} and newer have no code for GPUs before Turing ({row.source}): the command asks for an older one."
         )
+    if _is_old_glibc(spec):
+        notes.append(
+            f"With glibc {spec.glibc}, the newest releases of some packages that TensorFlow needs would have to be compiled: "
+            "the command keeps to those that have wheels for it."
+        )
     if spec.os == "wsl":
-        notes.append("In WSL, do not install an NVIDIA driver: WSL uses the Windows driver.")
+        notes.append(f"In WSL, do not install an NVIDIA driver: WSL uses the Windows driver{unsupported_in_wsl(spec)}.")
     return notes
+
+
+def _is_old_glibc(spec: TargetSpec) -> bool:
+    return bool(spec.glibc) and version(spec.glibc) < version(_GLIBC_OF_TODAY)
+
+
+def unsupported_in_wsl(spec: TargetSpec) -> str:
+    """Return what is to be said of a GPU in WSL that NVIDIA does not support there; empty if it does."""
+    if spec.gpu is None or version(spec.gpu.compute_capability) >= version(_FIRST_IN_WSL):
+        return ""
+    return " (NVIDIA does not officially support GPUs before Pascal there; they may work)"
 
 
 def _caps(release: TensorFlowRelease, knowledge: Knowledge) -> list[str]:
@@ -107,14 +127,24 @@ def _cudnn_caps(release: TensorFlowRelease, spec: TargetSpec, knowledge: Knowled
     return cudnn_caps(release.cuda_extra, capabilities, knowledge)
 
 
-def _with_conda(release: TensorFlowRelease, wheels: Wheels, python: str, caps: list[str], os: str) -> list[str]:
-    quote: Callable[[str], str] = shlex.quote if os != "windows" else lambda text: f'"{text}"' if "<" in text else text
-    wanted = " ".join(quote(each) for each in (f"tensorflow=={release.version}", *caps))
+def _for_windows(text: str) -> str:
+    """Quote an argument for both of Windows' shells."""
+    return f'"{text}"' if "<" in text else text
+
+
+def _with_conda(
+    release: TensorFlowRelease, wheels: Wheels, python: str, caps: Sequence[str], spec: TargetSpec
+) -> list[str]:
+    quote = _for_windows if spec.os == "windows" else shlex.quote
+    package = wheels.stands_for or "tensorflow"
+    wanted = " ".join(quote(each) for each in (f"{package}=={release.version}", *caps))
+    if _is_old_glibc(spec):  # some packages that these releases need have no wheels at all
+        wanted = f"--prefer-binary {wanted}"
     prefix = f"$(conda run -n {NEW_ENVIRONMENT} printenv CONDA_PREFIX)"
     path = f'conda env config vars set -n {NEW_ENVIRONMENT} LD_LIBRARY_PATH="{prefix}/lib"'
     return [
         f"conda create -y -n {NEW_ENVIRONMENT} -c conda-forge python={python} cudatoolkit={wheels.cuda} cudnn={wheels.cudnn}",
         f"conda run -n {NEW_ENVIRONMENT} python -m pip install {wanted}",
-        *([path] if os != "windows" else []),
+        *([path] if spec.os != "windows" else []),
         f"conda activate {NEW_ENVIRONMENT}",
     ]

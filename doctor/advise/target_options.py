@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from os.path import exists
 
-from tfgpu_doctor.advise.target_spec import Gpu, TargetSpec
+from tfgpu_doctor.advise.named_gpu import find
+from tfgpu_doctor.advise.target_spec import TargetSpec
 from tfgpu_doctor.cli.output import refuse
 from tfgpu_doctor.collect.examination import Interrupted, examine, find_python
 from tfgpu_doctor.knowledge import Knowledge
 
 _VERSION = re.compile(r"\d+(\.\d+){1,2}")
 _DRIVER = re.compile(r"\d{3}(\.\d+){0,2}")
-_CAPABILITY = re.compile(r"\d{1,2}\.\d")
 _SAME = {("linux", "arm64"): "aarch64", ("wsl", "arm64"): "aarch64", ("macos", "aarch64"): "arm64"}
 
 
@@ -38,8 +38,9 @@ def described(
     if glibc and not _VERSION.fullmatch(glibc):
         refuse(f"--glibc {glibc} is not a glibc version: use the form 2.31, as `ldd --version` prints it")
     system = os or "linux"
-    model, board = find(gpu, knowledge) if gpu else (None, "")
-    usual = "arm64" if system == "macos" else "aarch64" if board else "x86_64"
+    of_mac = system == "macos"  # whose GPU decides nothing: no wheel for macOS has CUDA
+    model, board = find(gpu, knowledge) if gpu and not of_mac else (None, "")
+    usual = "arm64" if of_mac else "aarch64" if board else "x86_64"
     given = architecture or usual
     return TargetSpec(
         os=system,
@@ -76,18 +77,3 @@ def _asked(python: str) -> str:
         ending = f" ({target.attempt.ending})" if target else ""
         refuse(f"the Python {place} does not say which version it is{ending}: use the form 3.12")
     return target.version
-
-
-def find(name: str, knowledge: Knowledge) -> tuple[Gpu, str]:
-    """Return the GPU of that name or compute capability ("8.6"), and the board that it is part of, for example a Jetson;
-    reject an unknown name."""
-    from tfgpu_doctor.rehearse import UnknownGpu, find_gpu
-
-    if _CAPABILITY.fullmatch(name):
-        return Gpu(f"a GPU of compute capability {name}", name), ""
-    try:
-        model = find_gpu(name, knowledge.gpus)
-    except UnknownGpu as error:
-        refuse(f"{error}; instead of a name, you can give the compute capability: --gpu 8.6")
-    board = next((alias for alias in model.aliases if "jetson" in alias.lower()), "")
-    return Gpu(model.name, model.compute_capability), board

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +11,7 @@ from tfgpu_doctor.cli.output import deliver, refuse
 
 if TYPE_CHECKING:
     from tfgpu_doctor.knowledge import Knowledge
+    from tfgpu_doctor.model import Check
 
 
 @click.command()
@@ -19,30 +20,43 @@ def explain(*, id_: str) -> int:
     """Explain why a check exists, with its sources and its fix; or what a cause or a code means.
 
     ID is a check (DRV002), a cause (driver_too_old), or a code: XID79, SXID12028, CUDA_ERROR_NO_DEVICE,
-    NVML_ERROR_GPU_IS_LOST.
+    NVML_ERROR_GPU_IS_LOST, 'CUDA error 803'.
     """
-    from tfgpu_doctor.diagnose.explanation import explain_cause, explain_check, explain_code, find_code
     from tfgpu_doctor.diagnose.plugins import load_checks
-    from tfgpu_doctor.diagnose.selection import fits, nearest
+    from tfgpu_doctor.diagnose.selection import nearest
     from tfgpu_doctor.knowledge import read_knowledge
 
     checks, _ = load_checks()
     knowledge = read_knowledge()
-    found = next((check for check in checks if check.id == id_.upper()), None)
-    code = find_code(id_, knowledge)
-    if found:
-        deliver(explain_check(found, knowledge), None)
-    elif id_ in knowledge.causes:
-        deliver(explain_cause(knowledge.causes[id_], checks), None)
-    elif code:
-        deliver(explain_code(code, knowledge), None)
-    else:
-        group = [check for check in checks if fits(id_, check.id)]
-        if not group:
-            near = nearest(id_, [*(check.id for check in checks), *knowledge.causes, *_codes(knowledge)])
-            refuse(f"no check, cause or code is called {id_!r}{near} (`tfgpu-doctor check --list` lists all checks)")
-        deliver("".join(f"{check.id}  {check.title}\n" for check in group), None)
+    text = _explanation(id_, checks, knowledge)
+    if not text:
+        near = nearest(id_, [*(check.id for check in checks), *knowledge.causes, *_codes(knowledge)])
+        refuse(
+            f"no check, cause or code is called {id_!r}{near} (`tfgpu-doctor check --list` lists all checks; "
+            "`tfgpu-doctor log FILE` finds the cause in what a program printed)"
+        )
+    deliver(text, None)
     return 0
+
+
+def _explanation(word: str, checks: Sequence[Check], knowledge: Knowledge) -> str:
+    """Return the text about what the word is called exactly, else about what it probably means; empty if that is nothing."""
+    from tfgpu_doctor.diagnose.code_words import find_cause, find_codes
+    from tfgpu_doctor.diagnose.explanation import explain_cause, explain_check, explain_code, find_code
+    from tfgpu_doctor.diagnose.selection import fits
+
+    if check := next((each for each in checks if each.id == word.upper()), None):
+        return explain_check(check, knowledge)
+    if word in knowledge.causes:
+        return explain_cause(knowledge.causes[word], checks)
+    if code := find_code(word, knowledge):
+        return explain_code(code, knowledge)
+    if group := [each for each in checks if fits(word, each.id)]:
+        return "".join(f"{each.id}  {each.title}\n" for each in group)
+    if codes := find_codes(word, knowledge):
+        return "\n".join(explain_code(each, knowledge) for each in codes)
+    cause = find_cause(word, knowledge)
+    return explain_cause(cause, checks) if cause else ""
 
 
 def _codes(knowledge: Knowledge) -> Iterator[str]:

@@ -9,7 +9,6 @@ import msgspec
 from tfgpu_doctor.diagnose.fitness import makes_unfit
 from tfgpu_doctor.diagnose.libraries import list_libraries
 from tfgpu_doctor.diagnose.root_cause import rank_causes
-from tfgpu_doctor.diagnose.selection import IGNORED
 from tfgpu_doctor.diagnose.truncate import bound
 from tfgpu_doctor.diagnose.versions import list_versions
 from tfgpu_doctor.knowledge import read_knowledge
@@ -19,6 +18,7 @@ from tfgpu_doctor.model.facts.health import GpuTrouble
 from tfgpu_doctor.model.facts.machine import PciDevice
 from tfgpu_doctor.model.facts.nvidia import CudaGpu, Nvml, NvmlGpu
 from tfgpu_doctor.model.report import (
+    IGNORED,
     OUTCOMES,
     GpuCard,
     GpuUser,

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tfgpu_doctor.model.report import Result
-
-IGNORED = "ignored by the configuration"  # the reason of a check that the user ignores
+from tfgpu_doctor.model.report import IGNORED, Result
 
 
 class UnknownId(ValueError):

@@ -50,7 +50,10 @@ _OPTIONS = (
         "--kernel-log", type=click.Choice(["capability", "privileged"]),
         help="Read the kernel log: as root with CAP_SYSLOG, or privileged with /dev/kmsg.",
     ),
-    click.option("--uid", type=click.IntRange(1, 2**31 - 1), default=1000, show_default=True, help="The user id of the pods."),
+    click.option(
+        "--uid", type=click.IntRange(1, 2**31 - 1), metavar="N", default=1000, show_default=True,
+        help="The user id of the pods.",
+    ),
 )  # fmt: skip
 
 

@@ -77,7 +77,7 @@ def slurm(*, kind: SlurmKind, partition: str, account: str, at_once: int | None,
     return 0
 
 
-@emit.command("kubernetes")
+@emit.command("kubernetes", short_help="Write the objects for Kubernetes: Jobs, CronJobs, or a DaemonSet.")
 @_shared
 @_GPUS
 @_NODES

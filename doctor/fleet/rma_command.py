@@ -27,6 +27,7 @@ def rma(*, folder: str, node: str, output: str | None) -> int:
     """Write a zip file with a node's serial numbers, findings of both looks, driver codes and what to do about them.
 
     It also contains both reports as they are, with the node's name and its paths: read it before it leaves the house.
+    Exit code: 0 written, 2 wrong usage, or a report that is not there or cannot be read.
     """
     from tfgpu_doctor.fleet.compared import compared
     from tfgpu_doctor.fleet.node import file_name

@@ -9,7 +9,7 @@ from tfgpu_doctor.fleet.tf_config import PORT
 
 
 @click.command("tfconfig")
-@click.option("--port", type=click.IntRange(1024, 65000), default=PORT, show_default=True,
+@click.option("--port", type=click.IntRange(1024, 65000), metavar="N", default=PORT, show_default=True,
               help="The port of the first process on each host, if the launcher names none.")  # fmt: skip
 @click.option("--no-look", is_flag=True, help="Check only the text of TF_CONFIG; do not test any address.")
 def tfconfig(*, port: int, no_look: bool) -> int:

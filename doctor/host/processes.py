@@ -15,6 +15,7 @@ from tfgpu_doctor.host.adoption import ADOPTION, Started
 from tfgpu_doctor.host.family import largest_bytes, most_bytes
 from tfgpu_doctor.host.kept_output import Kept, Pipes
 from tfgpu_doctor.host.pauses import Pauses
+from tfgpu_doctor.host.signal_names import name_of
 
 _MOST_OUTPUT_BYTES = 8 << 20
 _MOST_ERROR_BYTES = 256 << 10
@@ -209,10 +210,7 @@ def signal_name(code: int | None) -> str:
     """The name of the signal that ended a process, from its exit code; empty if none did."""
     if code is None or code >= 0:
         return ""
-    try:
-        return signal.Signals(-code).name
-    except ValueError:
-        return f"signal {-code}"
+    return name_of(-code) or f"signal {-code}"
 
 
 def _reason(error: Exception) -> str:

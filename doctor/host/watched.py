@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
 from tfgpu_doctor.host.adoption import ADOPTION, Started
+from tfgpu_doctor.host.signal_names import name_of, number_in
 
 _PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run_watched.py")
 _TELLS = "--tell"
@@ -92,10 +92,7 @@ def ended_by(code: int) -> str:
 
     The watcher tells it as 128 and more, as a shell does, and may itself be killed: a negative code.
     """
-    try:
-        name = signal.Signals(-code if code < 0 else code - 128).name
-    except ValueError:
-        return ""
+    name = name_of(number_in(code))
     return f"{name} (the kernel sends it where memory runs out: see dmesg)" if name == "SIGKILL" else name
 
 

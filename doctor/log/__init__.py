@@ -9,6 +9,7 @@ from tfgpu_doctor._exports import exported
 if TYPE_CHECKING:
     from tfgpu_doctor.log.classification import classify as classify
     from tfgpu_doctor.log.context import Context as Context
+    from tfgpu_doctor.log.gpu_names import find_gpus as find_gpus
     from tfgpu_doctor.log.lines import blocks as blocks
     from tfgpu_doctor.log.lines import split_lines as split_lines
     from tfgpu_doctor.log.opened import NotALogError as NotALogError
@@ -25,6 +26,7 @@ __getattr__ = exported(
         "LogReport": "report",
         "classify": "classification",
         "Context": "context",
+        "find_gpus": "gpu_names",
         "blocks": "lines",
         "split_lines": "lines",
         "Scanner": "signatures",

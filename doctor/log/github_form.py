@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from tfgpu_doctor.log.own_report import COMPUTES, FIT, NamedCause, OwnReport, Part, named, severity_of
-from tfgpu_doctor.render.words import NOTES_FAIL
+from tfgpu_doctor.log.own_report import COMPUTES, FIT, SUBJECTS, NamedCause, OwnReport, Part, named, severity_of
+from tfgpu_doctor.render.words import NOTES_FAIL, OPEN
 
 _COMMAND = re.compile(r"::(error|warning|notice) title=([^:]*)::(.*)")
 _OURS = re.compile(r"\S+: |tfgpu-doctor$|\S+ crashed$")
@@ -13,6 +13,7 @@ _MORE = re.compile(r"\d+ more$")  # of a kind: GitHub shows only so many
 _SHOWN = re.compile(r"##\[(error|warning|notice)\]|(Error|Warning|Notice): ")
 _KNOWN = re.compile(r"\((.+)\)$")
 _LINES = ("- ", "Fix: ", "    ")
+_REASON = re.compile(r"[A-Z]{2,4}\d{3}(?: and \d+ more)?: ")
 
 
 def is_annotation(line: str) -> bool:
@@ -32,6 +33,12 @@ def is_annotation(line: str) -> bool:
 def is_shown_annotation(title: str, known: str) -> bool:
     """Whether two lines are the first of an annotation of the doctor's, as GitHub's log shows it."""
     return bool(_SHOWN.match(title)) and _cause_in(known, 0) is not None
+
+
+def is_shown_verdict(title: str) -> bool:
+    """Whether a line is the first of the annotation that nothing could be judged, as GitHub's log shows it."""
+    found = _SHOWN.match(title)
+    return found is not None and title[found.end() :].strip() == OPEN
 
 
 class CommandForm:
@@ -83,6 +90,26 @@ class ShownForm:
             self._has_fix |= line.startswith("Fix: ")
             _take_line(self.report.causes[0], number, line)
         else:
+            return Part.PAST
+        return Part.OWN
+
+    def close(self) -> None:
+        """All that it states was read line by line."""
+
+
+class ShownVerdict:
+    """Reads the annotation that nothing could be judged, as GitHub's log shows it: what was examined, and the reasons."""
+
+    def __init__(self) -> None:
+        self.report = OwnReport(format="github")
+
+    def take(self, number: int, line: str) -> Part:  # noqa: ARG002 - the other forms keep it
+        """Take a line: the verdict first, then the subject, then reasons."""
+        if not self.report.verdict:
+            self.report.verdict = OPEN
+        elif not self.report.subject and line.startswith(SUBJECTS):
+            self.report.subject = line
+        elif not _REASON.match(line):
             return Part.PAST
         return Part.OWN
 

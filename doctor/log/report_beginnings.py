@@ -5,19 +5,27 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tfgpu_doctor.log.github_form import CommandForm, ShownForm, is_annotation, is_shown_annotation
+from tfgpu_doctor.log.github_form import (
+    CommandForm,
+    ShownForm,
+    ShownVerdict,
+    is_annotation,
+    is_shown_annotation,
+    is_shown_verdict,
+)
 from tfgpu_doctor.log.json_form import BEGIN, JsonForm
 from tfgpu_doctor.log.line_framing import Framing
 from tfgpu_doctor.log.markdown_form import HEADING, MarkdownForm
 from tfgpu_doctor.log.own_report import COMPUTES, FIT, UNKNOWN, Form
 from tfgpu_doctor.log.text_form import TextForm, is_head
+from tfgpu_doctor.render.words import OPEN
 
 _ANSWER = re.compile(rf"{COMPUTES}: (?:yes|no|not judged|not tried \(--quick\))")
 _COMMAND = re.compile(r"::(?:error|warning|notice) title=")
 _KNOWN = re.compile(rf"\((?:\w+, confidence \w+|{UNKNOWN})\)\s*$")
 _LONGEST = 4000  # characters of a line to look at before a report
 # What every format has near its begin, and nothing else in a log has often.
-NEEDLES = (f"{COMPUTES}: ", HEADING, " title=", '"healthy":', ", confidence ", f"({UNKNOWN})")
+NEEDLES = (f"{COMPUTES}: ", HEADING, " title=", '"healthy":', ", confidence ", f"({UNKNOWN})", OPEN)
 
 
 @dataclass
@@ -37,6 +45,7 @@ def begun_at(line: str, earlier: list[str], following: str) -> Begun | None:
         or _markdown(line)
         or _text(line, earlier, following)
         or _shown(line, earlier)
+        or _shown_verdict(line)
     )
 
 
@@ -92,3 +101,8 @@ def _shown(line: str, earlier: list[str]) -> Begun | None:
     if not is_shown_annotation(bare, framing.bare(line) or ""):
         return None
     return Begun(1, framing, ShownForm())
+
+
+def _shown_verdict(line: str) -> Begun | None:
+    framing = Framing.of(line[: max(line.find("##["), 0)], is_optional=True)
+    return Begun(0, framing, ShownVerdict()) if is_shown_verdict(framing.bare(line) or "") else None

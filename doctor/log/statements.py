@@ -123,6 +123,7 @@ _BELONGS_TO_PROGRAM = re.compile(
     r"|[^\n]{0,60}?\d%\||NVRM(?: version)?:|GCC version: |\bkern +:"
     r"|[^\n]{0,120}?\bkernel: [^\n]{0,30}?NVRM:|ERROR: pip's |[\w.-]{1,80} [\w.+-]{1,40} requires \S[^\n]{0,200}?, but you have "
     r"|\s{2,}\"[^\n]*\",?\s*$"
+    r"|\s{4,}[A-Z][^\n:]{1,60} : (?:(?:Not )?Active|Enabled|Disabled)\s*$"  # a row of `nvidia-smi -q`
 )
 # A row of a table in Markdown: a space before each cell, and no more than one between its words. nvidia-smi has more.
 _ROW_OF_PERSON = re.compile(r"\s{0,3}\|(?: [^\s|]{1,80}(?: [^\s|]{1,80}){0,20} {0,40}\|){2,20}\s*")

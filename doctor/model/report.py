@@ -12,6 +12,7 @@ from tfgpu_doctor.model.facts.stress import Level
 from tfgpu_doctor.model.tags import Goal
 
 SCHEMA = 1
+IGNORED = "ignored by the configuration"  # the reason of a check that the user ignores
 NOT_EXAMINED = "not examined: "  # begins the reason of a check whose fact is missing; the fact's name follows
 Outcome = Literal["pass", "warn", "fail", "skip", "blocked", "crash"]
 OUTCOMES: tuple[Outcome, ...] = ("pass", "warn", "fail", "blocked", "skip", "crash")

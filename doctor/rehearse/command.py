@@ -55,7 +55,8 @@ def rehearse(
 
     It requires no GPU and no driver, so you can use it in an image build: `RUN tfgpu-doctor rehearse --gpu H100 --driver
     550.54.15`. It shows that libraries load, versions fit, GPUs register and memory growth can be set; no kernels run.
-    Exit code: 0 every GPU is registered and no error is found, 1 not, 2 wrong usage, 3 nothing could be judged.
+    Exit code: 0 every GPU is registered and no error is found, 1 not, 2 wrong usage, 3 nothing could be judged, 130
+    interrupted.
     """
     if machine and (gpu or count or driver):
         refuse("--machine describes the whole machine: it cannot be combined with --gpu, --count or --driver")

@@ -14,7 +14,11 @@ _MOST_NAMED = 12
 
 
 class UnknownGpu(ValueError):
-    """A name that matches no GPU in the table, or several; the message lists similar names."""
+    """A name that matches no GPU in the table, or several, which are `matches`; the message lists similar names."""
+
+    def __init__(self, message: str, matches: Sequence[GpuModel] = ()) -> None:
+        super().__init__(message)
+        self.matches = matches
 
 
 def find_gpu(name: str, models: Sequence[GpuModel]) -> GpuModel:
@@ -30,7 +34,7 @@ def find_gpu(name: str, models: Sequence[GpuModel]) -> GpuModel:
     if len(partial) == 1:
         return partial[0]
     if partial:
-        raise UnknownGpu(f"{name!r} matches several GPUs: {_names(partial)}")
+        raise UnknownGpu(f"{name!r} matches several GPUs: {_names(partial)}", partial)
     raise UnknownGpu(f"{name!r} is not a GPU that the doctor knows; similar names: {_names(_nearest(name, models))}")
 
 

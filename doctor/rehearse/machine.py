@@ -89,7 +89,7 @@ def machine_for(
     try:
         model = find_gpu(gpu, knowledge.gpus)
     except UnknownGpu as error:
-        raise MachineError(str(error)) from error
+        raise MachineError(f"{error}; a file for --machine can describe any other GPU") from error
     document = {"driver": driver, "gpus": [{"name": model.name, "count": count, **changes}]}
     return read_machine(msgspec.json.encode(document), knowledge)
 

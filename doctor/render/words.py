@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import collections
+
 from tfgpu_doctor.diagnose.fitness import makes_unfit
 from tfgpu_doctor.diagnose.root_cause import rank_notes
 from tfgpu_doctor.model import Severity
 from tfgpu_doctor.model.facts.stress import STRESS_LEVELS
-from tfgpu_doctor.model.report import NOT_EXAMINED, Report, Result, RootCause
+from tfgpu_doctor.model.report import IGNORED, NOT_EXAMINED, Report, Result, RootCause
 from tfgpu_doctor.model.tags import STRESS, plugin_of
 
 _COUNTS = (
@@ -20,7 +22,7 @@ _COUNTS = (
 
 
 NOTES_FAIL = "Notes fail this run (fail-level info):"
-_OPEN = "Not judged: nothing showed whether TensorFlow computes on a GPU."
+OPEN = "Not judged: nothing showed whether TensorFlow computes on a GPU."
 
 
 def headline(report: Report) -> str:
@@ -47,7 +49,7 @@ def headline(report: Report) -> str:
         unlike = "" if all_pass(report) else f"Not every selected check passed: {counts_line(report)}."
         return f"{unlike or 'The selected checks pass.'} Whether TensorFlow computes on a GPU was not among them."
     if report.causes:
-        return _OPEN
+        return OPEN
     return "Not judged: no fault was found, but nothing showed that TensorFlow computes on a GPU."
 
 
@@ -145,17 +147,28 @@ def reasons_if_open(report: Report) -> list[str]:
 
 
 def unjudged(report: Report) -> list[str]:
-    """Return why checks were skipped, each reason once; what was not examined is one reason."""
+    """Return why checks were skipped, each reason once; what was not examined is one reason.
+
+    First comes what the user ignores although others depend on it: only that can be changed at once.
+    """
+    waiting = collections.Counter(id for result in report.results for id in result.blocked_by)
+    ignored = [result.id for result in report.results if result.reason == IGNORED and waiting[result.id]]
     reasons: dict[str, list[str]] = {}
     facts: dict[str, None] = {}
     for result in report.results:
-        if result.outcome == "skip":
+        if result.outcome == "skip" and result.id not in ignored:
             missing = result.reason.startswith(NOT_EXAMINED)
             reasons.setdefault(NOT_EXAMINED if missing else result.reason, []).append(result.id)
             facts.update({result.reason.removeprefix(NOT_EXAMINED): None} if missing else {})
     return [
-        f"{_first_of(ids)}: {reason}{', '.join(facts) if reason == NOT_EXAMINED else ''}"
-        for reason, ids in reasons.items()
+        *(
+            f"{id}: {IGNORED}, but others ({waiting[id]}) cannot be judged without it: do not ignore it"
+            for id in ignored
+        ),
+        *(
+            f"{_first_of(ids)}: {reason}{', '.join(facts) if reason == NOT_EXAMINED else ''}"
+            for reason, ids in reasons.items()
+        ),
     ]
 
 
@@ -179,4 +192,4 @@ def open_question(report: Report) -> str:
     """Return why nothing could be judged (exit code 3) or the run was interrupted (130); empty if the question was answered."""
     if report.interrupted:
         return headline(report)
-    return "" if report.judged or has_error(report) else _OPEN
+    return "" if report.judged or has_error(report) else OPEN

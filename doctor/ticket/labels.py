@@ -27,7 +27,8 @@ LABEL = (
     rf" ]?number)?|"
     rf"asset[-_ ]?tag|service[-_ ]?tag|{_LICENCE}){_END}[\w.-]{{0,60}}"
 )
-VALUE = r"(?:\"(?:[^\"\\]|\\.)*\"?|'(?:[^'\\]|\\.)*'?|[^\s\"'&;,<\0][^\s\"'&;,\0]*)"
+QUOTE = r"(?:\\{0,3}[\"'])?"  # also inside of a quoted document
+VALUE = r"(?:\\{1,3}\"[^\"\n]*?\\{1,3}\"|\"(?:[^\"\\]|\\.)*\"?|'(?:[^'\\]|\\.)*'?|[^\s\"'&;,<\0][^\s\"'&;,\0]*)"
 
 # Labels that are certain enough for the separators of tables, tuples and documents; what stands between two columns may
 # also be the version in a list of packages.
@@ -53,7 +54,8 @@ NUMBERED = (
     r"(?:(?:chassis|board|baseboard|product|system|module|card|gpu|device|disk|drive)\s+serial(?:\s+(?:number|no\.?"
     r"|id))?|"
     r"serial\s+(?:number|no\.?)|service[ _-]?tag|asset[ _-]?tag|inventory\s+(?:number|no\.?)|licen[cs]e\s?id|"
-    r"(?:customer|contract|order|invoice|purchase order|entitlement|subscription)\s+(?:number|no\.?|id))"
+    r"s/n|(?:customer|contract|order|invoice|purchase order|entitlement|subscription|account|grant|employee|staff|student"
+    r"|matriculation|personnel|membership|badge)[\s_-]+(?:number|no\.?|nr\.?|id))"
 )
 _LOGIN = r"(?:docker|podman|nerdctl|buildah|skopeo|helm|crane|oc|az|ibmcloud|cf|heroku)\b[^\n|;]{0,60}?\blogin"
 # A command, and the options behind which its password stands.
@@ -65,10 +67,11 @@ COMMANDS = (
     (r"(?:smbclient|rpcclient|smbget|net)", r"(?:-U|--user)[ =]?[^\s%]+%"),
     (r"(?:zip|unzip|7za?|7zr|rar|unrar)", r"(?:-P\s*|-p(?=\S))"),
     (r"sshpass", r"-p\s*"),
+    (r"net\s+use", r"(?:/user:\S+\s+|\\\\[^\s\\]+\\\S+\s+)(?!/)"),
     (r"(?:mysql|mariadb)[\w-]*", r"-p(?=\S)"),
     (_LOGIN, r"(?:-p ?|--password[ =])"),
     (r"(?:mongo\w*|sqlcmd|cypher-shell|sshfs|influx)", r"(?:-p|-P)\s*"),
     (r"wandb\s+login", r"(?:--\w+\s+)*(?=[^\s-])"),
-    (r"(?:setenv|set(?:\s+-\w+)+|set-item\s+env:)", rf"(?:(?<=:)|\b){LABEL}\s+"),
+    (r"(?:setenv|setx|(?-i:ENV)|set(?:\s+-\w+)+|set-item\s+env:)", rf"(?:(?<=:)|\b){LABEL}\s+"),
 )
 READS = r"(?:sudo\b[^\n|]{0,40}?\s(?-i:-\w*S\b)|\w*passwd\b|\w+\s+login\b|kinit\b|cryptsetup\b|su\b)"

@@ -16,6 +16,7 @@ _OF_USERS = re.compile(
     r"usu\u00e1rios|anv\u00e4ndare"
 )
 _OF_ACCOUNTS = frozenset({"user", "uid"})
+_OF_NAMES = frozenset({"resourcegroups", "workspaces"})  # of Azure and of Codespaces
 _OF_JOBS = frozenset({"scratch", "localscratch", "job", "jobs", "slurm"})
 _NUMBER = re.compile(r"\d{5,}")  # of a person or a project: a step or a size of this length is in no path that matters
 _OF_KERNEL = re.compile(r"/(?:proc|sys|dev)(?:/|\Z)")
@@ -49,6 +50,8 @@ class PathScrubber:
                 done.append(part if PLACEHOLDER.fullmatch(part) else self._placeholders.of("user", part))
             elif before in _OF_ACCOUNTS and part.isdecimal() and int(part) >= FIRST_UID:  # /run/user/54321
                 done.append(self._placeholders.of("id", part))
+            elif before in _OF_NAMES:
+                done.append(part if PLACEHOLDER.fullmatch(part) else self._placeholders.of("name", part))
             elif before in _OF_JOBS and part.isdecimal():
                 done.append(self._placeholders.of("job", part))
             elif _NUMBER.fullmatch(part) and not _OF_KERNEL.match(path):

@@ -29,6 +29,7 @@ _ACCOUNTS = (
             r"\s*[:=]?\s*[\"']?(\d{4,10})\b", 1),
     pattern("id", r"(?<=[=,])(\d{4,10})(?=\([^\s()]+\))", 1),  # as `id` prints them: 54321(name)
     pattern("id", r"\b(?:User|Group)Id=[^\s()]+\((\d{4,10})\)", 1),  # as Slurm does: name(54321)
+    pattern("id", r"\buid:gid[\"']?\s*[:=]\s*\d+:(\d{4,10})\b", 1),
     pattern("user", r"\buid=\d+\((?!root\))([^\s()]+)\)", 1),
     pattern("name", r"\bgid=\d+\((?!root\))([^\s()]+)\)", 1),
     pattern("id", r"\buser(?:-runtime-dir)?[-@](\d{4,10})(?=\.(?:slice|service)\b)", 1),

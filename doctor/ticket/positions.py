@@ -99,7 +99,7 @@ def _columns(expression: str, **groups: int) -> Iterator[Pattern]:
 _NAME = r"([a-z_][\w.@+-]*)"
 COLUMNS = (
     *_columns(rf"^\s*[bcdlps-][rwxst-]{{9}}[.+@]?\s+\d+\s+{_NAME}\s+{_NAME}\s+\d", user=1, group=2),  # ls -l
-    *_columns(rf"^{_NAME}\s+\d+\s+\d{{1,3}}\.\d\s+\d{{1,3}}\.\d\s+\d+\s+\d+\s", user=1),  # ps aux
+    *_columns(rf"^{_NAME}\s+\d+\s+\d{{1,5}}(?:\.\d)?\s+\d{{1,3}}\.\d\s+\d+\s+\d+\s", user=1),  # ps aux
     *_columns(rf"^{_NAME}\s+\d+\s+\d+\s+\d+\s+(?:\d\d:\d\d|[a-z]{{3}}\d\d)\s+(?:\?|pts/|tty)", user=1),  # ps -ef
     *_columns(rf"^\s*\d+\s+{_NAME}\s+(?:\d+|rt)\s+-?\d+\s+[\d.]+[mgt]?\s+[\d.]+[mgt]?\s+\d+\s+[a-z]\s", user=1),  # top
     *_columns(r"^\s*(\d{3,12}(?:_\S+)?)\s+(\S+)\s+(\S+)\s+(\S+)\s+(?:pd|r|cg|cd|ca|f|to|nf|oom|s|cf|pr)\s+(?:\d+-)?"

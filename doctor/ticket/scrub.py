@@ -15,7 +15,7 @@ from tfgpu_doctor.model.facts.attempt import Fact
 from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.redaction import Redaction, Rule, redactions_of
 from tfgpu_doctor.ticket.identity import FIRST_UID, NOBODY, Identity, strings_in, told_by_facts
-from tfgpu_doctor.ticket.patterns import ASKS, LONGEST_ANSWER, NO_ANSWER, find_blocks
+from tfgpu_doctor.ticket.patterns import ASKS, ITEM, LONGEST_ANSWER, NO_ANSWER, OPTION, find_blocks
 from tfgpu_doctor.ticket.placeholders import KNOWN, PLACEHOLDER
 from tfgpu_doctor.ticket.scrubber import Scrubber
 from tfgpu_doctor.ticket.shorten import shortened
@@ -128,9 +128,14 @@ class Scrub:
 
     def _with_answers(self, lines: Iterable[str]) -> Iterator[str]:
         """Yield the lines, scrubbed. The line after one that asks for a password is one, whatever its words are."""
-        asked = False
+        asked = in_list = False
         for line in lines:
             answer = line.strip()
+            if in_list and (item := ITEM.match(line)):
+                yield item[1] + self._scrubber.always("secret")(item[2])
+                in_list = False
+                continue
+            in_list = bool(OPTION.match(line))
             if asked and answer and len(answer) <= LONGEST_ANSWER and not NO_ANSWER.match(line):
                 yield self._scrubber.always("secret")(answer)
                 asked = False

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from tfgpu_doctor.ticket.identity import FIRST_UID, NOBODY, Identity
+from tfgpu_doctor.ticket.named import NAMED
 from tfgpu_doctor.ticket.paths import PathScrubber
 from tfgpu_doctor.ticket.patterns import BLOB, NAMES, SAYS, SECRETS, UUIDS, Pattern, find_blocks
 from tfgpu_doctor.ticket.personal_numbers import NUMBERS
@@ -18,7 +19,7 @@ from tfgpu_doctor.ticket.placeholders import PLACEHOLDER, Placeholders
 from tfgpu_doctor.ticket.positions import ONE_HOST, POSITIONS, PUBLIC_NAMESPACES, SYSTEM_ACCOUNTS, SYSTEM_GROUPS
 from tfgpu_doctor.ticket.shapes import is_like_an_ip, is_plain, is_version, shortened
 from tfgpu_doctor.ticket.spans import Spans
-from tfgpu_doctor.ticket.vocabulary import Vocabulary
+from tfgpu_doctor.ticket.vocabulary import OF_EVERYBODY, Vocabulary
 from tfgpu_doctor.ticket.wordlike import SYMBOL, Words
 
 _KEPT = re.compile(
@@ -28,9 +29,10 @@ _KEPT = re.compile(
     r"\bchunk \d{1,6}, word \d{1,7}: wrote 0x[0-9a-f]{16}, read 0x[0-9a-f]{16}\b|"
     r"(?<![\w.])\d{8,13}(?= (?:bytes|B)\b)|(?<=\(rounded to )\d{8,13}(?=\))|"
     r"\bexit(?:ed)?(?: with)? (?:code|status)[ :=]{1,3}-?\d{8,10}\b|"  # as Windows writes them
-    r"\b(?:\w{0,40}(?:memory|bytes|limit|size)_?|(?:max_?)?in_?use|max_?alloc_?size|(?:peak_?)?reserved|"
+    r"\b(?:\w{0,40}(?:memory|bytes|limit|size)(?: reported|_)?|(?:max_?)?in_?use|max_?alloc_?size|(?:peak_?)?reserved|"
     r"largest_?free_?block)[\"']?[:=] {0,20}\d{8,13}\b|"  # of allocators
     r"\b(?-i:(?:CU[A-Z]{2,8}|NVML|NVRTC|NVJPEG|NPP)_(?:ERROR|STATUS)_[A-Z][A-Z0-9_]{2,80})\b|"
+    r"(?<![\w.@/-])(?:tf|tensorflow|scipy|skimage|google\.protobuf)(?:\.[a-z_]\w{0,40}){0,5}\.(?:io|internal)(?![\w.-])|"
     r"\bMicrosoft@Microsoft\.com\b|"  # who built the kernel of WSL 1
     r"\bVBIOS(?: version)?[ :=]{1,40}[0-9a-f]{2}(?:\.[0-9a-f]{2}){4}(?![\w.])|"
     r"\b(?:Ch|intr|ctxId) (?:0x)?[0-9a-f]{8}\b|"  # of Xids
@@ -39,6 +41,13 @@ _KEPT = re.compile(
     r"(?<![\w:.])(?:19|20)\d\d-[01]\d-[0-3]\d[T ][0-2]\d:[0-5]\d:[0-6]\d(?:[.,]\d{1,6})?Z?(?![\w.-])|"
     r"(?<![\w:.-])[0-2]?\d:[0-5]\d:[0-6]\d(?:\.\d{1,6})?(?![\w:-])",
     re.MULTILINE | re.IGNORECASE,
+)
+_GPU = re.compile(
+    r"\b(?:NVIDIA|Tesla|Quadro|GeForce|GRID|TITAN|RTX|GTX|NVS|CMP)(?: (?:Tesla|Quadro|GeForce|GRID|TITAN|RTX|GTX|PRO))? "
+    r"(?:[A-Z]{0,3}\d{1,5}[A-Z]{0,3}m?(?:-\d{1,2}[A-Z]{1,2})?|Xp|V)(?![\w.@-])"
+)
+_SYMBOL_OF_KERNEL = re.compile(
+    r"\b(?:Unknown symbol|disagrees about version of symbol) [a-z_]\w{2,80}(?= \(err -?\d+\)|\s*\Z)"
 )
 _DOTTED = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d{1,3}){3})(?![\w]|\.\d)(/\d{1,2}(?!\w))?")
 _OF_PACKAGE = re.compile(r"(nvidia-[a-z0-9-]+)(?:\[[a-z,-]+\])?[ (]*(?:[<>=~!]=? ?[\d.]*, ?)?(?:[<>=~!]=? ?)?\Z")
@@ -62,13 +71,16 @@ _SCHEMES = frozenset(
      "redis", "amqp")
 )  # fmt: skip
 _NOWHERE = frozenset({"127.0.0.1", "0.0.0.0", "255.255.255.255"})  # noqa: S104 - nothing is bound
-# Names in the place of a host that are none: what Kubernetes calls the GPUs of a node, and what stands for no host.
+# Names in the place of a host that are none: what Kubernetes calls the GPUs of a node, what stands for no host, and
+# registries that everybody uses.
 _NO_HOSTS = frozenset(
     ("localhost", "nvidia.com", "null", "none", "n", "a", "any", "all", "unknown", "assigned", "host", "node", "server",
      "peer", "remote", "client", "worker", "daemon", "device", "gpu", "cpu", "it", "the", "this", "kernel", "database",
+     "nvcr.io", "docker.io", "quay.io", "gcr.io", "ghcr.io", "registry.k8s.io",
      "info", "warn", "warning", "error", "debug", "fatal", "critical", "notice", "trace")
 )  # fmt: skip
 _PUBLIC = {"group": SYSTEM_GROUPS, "name": PUBLIC_NAMESPACES}
+_NOTHING = re.compile(r"(?:None|null|true|false)[)}\]]*", re.IGNORECASE)
 _END = re.compile(r"[.!?]+\Z")
 
 
@@ -100,10 +112,14 @@ class Scrubber:
         self._claim_addresses(text, spans)
         self._claim(NUMBERS, text, spans)
         self._claim(POSITIONS, text, spans)
+        self._claim(NAMED, text, spans)
         self._claim(NAMES, text, spans)
         for found in BLOB.finditer(text):
             if self._words.is_blob(found[0]):
                 spans.claim(*found.span(), functools.partial(self._of, "blob", found[0]))
+        for kept in (_GPU, _SYMBOL_OF_KERNEL):
+            for found in kept.finditer(text):
+                spans.claim(*found.span(), found[0])
         return spans.filled(self._words.scrub(models))
 
     def tells(self, text: str) -> bool:
@@ -178,7 +194,10 @@ class Scrubber:
         return shortened(version)
 
     def _claim(self, patterns: Iterable[Pattern], text: str, spans: Spans) -> None:
+        small = text.lower()
         for pattern in patterns:
+            if pattern.needs and not any(word in small for word in pattern.needs):
+                continue
             for found in pattern.expression.finditer(text):
                 start, end = found.span(pattern.group)
                 if pattern.kind == "hosts":
@@ -197,7 +216,7 @@ class Scrubber:
         """Whether a value that looks like a personal number or a host is harmless, for example a version or a file name."""
         digits = sum(map(str.isdigit, value))
         if kind == "secret":
-            return bool(SAYS.match(value))
+            return bool(SAYS.match(value) or _NOTHING.fullmatch(value))
         if kind == "number":
             return is_plain(value) or is_like_an_ip(value) or digits < 9
         if kind == "telephone":
@@ -239,7 +258,15 @@ class Scrubber:
 
     def _url(self, url: str) -> str:
         found = _URL.fullmatch(url)
-        if found and found[2].lower() in self._vocabulary.hosts and self._words.are_known(found[3] or ""):
+        if found and self._is_public(found[2].lower(), found[3] or ""):
             return url
         scheme, _, rest = url.partition("://")
         return f"{scheme}://{self._of('url', rest)}" if scheme.lower() in _SCHEMES else self._of("url", url)
+
+    def _is_public(self, host: str, path: str) -> bool:
+        """Whether a page is public: the host is, and the owner of the page if everybody may have one there."""
+        if host in OF_EVERYBODY and path.strip("/"):
+            owner, _, path = path.strip("/").partition("/")
+            if f"{host}/{owner}".lower() not in self._vocabulary.owners:
+                return False
+        return host in self._vocabulary.hosts and self._words.are_known(path)

@@ -15,9 +15,16 @@ import msgspec
 from tfgpu_doctor.host import Files
 from tfgpu_doctor.knowledge import Knowledge, read_knowledge
 
-_RUNS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+OF_EVERYBODY = (
+    "github.com",
+    "gitlab.com",
+    "www.kaggle.com",
+)  # hosts where the first part of a path is the name of an account
+_RUNS = re.compile(r"[1-3]D|[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # Conv2DBackprop
 _NUMBERED = re.compile(r"([a-z]{2,})(\d{1,4})[a-z]?")
 _HEXADECIMAL = re.compile(r"[a-f]+")
+_OWNER = re.compile(rf"https?://((?:{'|'.join(map(re.escape, OF_EVERYBODY))})/[\w.-]+)")
+_TORVALDS = frozenset({"github.com/torvalds"})  # a message of TensorFlow names a page of the kernel's sources
 _LAST_TAG = re.compile(r"-cu1\d$")
 _SHORTEST = 3  # letters; shorter words from the tables are practically random, unlike those on the list
 
@@ -33,6 +40,7 @@ class Vocabulary:
     variables: frozenset[str]
     versions: frozenset[str]  # that occur in the tables
     hosts: frozenset[str]  # of public pages that messages refer to
+    owners: frozenset[str]  # of such pages on hosts where everybody may have one: "github.com/tensorflow"
     fixed: frozenset[str]
 
     def has_word(self, word: str) -> bool:
@@ -44,7 +52,9 @@ class Vocabulary:
             return numbered[1] in self.words
         runs = _RUNS.findall(word)
         return (
-            len(runs) > 1 and "".join(runs) == word and all(len(run) > 1 and run.lower() in self.words for run in runs)
+            len(runs) > 1
+            and "".join(runs) == word
+            and all(len(run) > 1 and (run[0].isdigit() or run.lower() in self.words) for run in runs)
         )
 
     def has_package(self, name: str) -> bool:
@@ -76,6 +86,7 @@ def read_vocabulary() -> Vocabulary:
             found for text in every for found in re.findall(r"(?<![\w.])\d+(?:\.\d+){3}(?![\w.])", text)
         ),
         hosts=frozenset(found for text in every for found in re.findall(r"https?://([a-z0-9.-]+)", text)),
+        owners=_TORVALDS.union(found.lower() for text in every for found in _OWNER.findall(text)),
         fixed=frozenset({word for word in matched if word.isalpha()} | {name.lower() for name in folders}),
     )
 

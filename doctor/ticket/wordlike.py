@@ -17,14 +17,22 @@ _JOINTS = re.compile(r"[-_.+@#~$%]+")
 _VERSION_AND_MORE = re.compile(r"(\d{1,3}\.\d{1,3}(?:\.\d{1,5})?)([-+_.].*)")
 _MODEL = re.compile(r"[A-Za-z]{0,3}\d{1,5}[A-Za-z]{0,3}(?:-\d{4,5}[A-Za-z]{0,3})?")  # "5950X", "i7-9700K", "E5-2698"
 _LONGEST_MODEL = 8
-_INSTANCE = re.compile(r"[a-z]{1,3}\d[a-z]{0,2}n?\.(?:\d{0,2}x?large|metal|medium|small|micro|nano)")  # of EC2
+_INSTANCE = re.compile(
+    r"[a-z]{1,3}\d[a-z]{0,2}n?\.(?:\d{0,2}x?large|metal|medium|small|micro|nano)|"  # of EC2
+    r"[a-z]\d[a-z]?-(?:standard|(?:high|med|ultra|mega)(?:mem|cpu|gpu)|edgegpu)-\d{1,3}g?|"  # of Google's cloud
+    r"Standard_[A-Z]{1,3}\d{1,3}[a-z]{0,4}(?:_[A-Z]{1,2}\d{1,3}[A-Z]{0,3})?(?:_v\d)?|"  # of Azure
+    r"(?:BM|VM)\.GPU\.?[A-Z]{0,2}\d{1,3}\.\d{1,2}"  # of Oracle's cloud
+)
 _MARKS = frozenset(
     ".,;:!?()[]{}<>\"'`|/\\=+-*&%$#@^~_\u2018\u2019\u201c\u201d\u2013\u2014\u2026\u00d7\u00b7\u00b0\u2713\u2192"
 )
+_RULER = re.compile(r"[|+]?(?:[-=]{3,}[|+])+")  # of a table
 _MOST_MARKS = 4  # different ones in a row
 _MOST_DIGITS = 7  # of a word with letters; more digits could be a personal number
 _LONG_PIECE = 12
 _LETTER = re.compile(r"[A-Za-z]|[G-Z]\d{1,2}")  # not two hexadecimal digits: they may be part of an address
+_MODEL_OR_STATE = re.compile(r"[G-Z]\d{1,2}")  # the GPU T4, the state P8: too short for a name, and not hexadecimal
+_ABSL = re.compile(r"lts_20\d{6}")  # the namespace of a release of absl
 SYMBOL = re.compile(r"\b_{1,2}Z\w{2,500}")  # a mangled C++ name, as in "undefined symbol": lengths and names alternate
 _LIKE_A_NODE = re.compile(r"[a-uyz]\d{2,4}", re.IGNORECASE)  # "c002"; not a factor or a version
 _ARCHIVE = re.compile(r"([A-Za-z][\w.-]*?)-(\d[\w.]*(?:\+[\w.]+)?)(?:-([\w-]+)\.whl|\.tar\.(?:gz|bz2)|\.zip|\.conda)")
@@ -99,6 +107,8 @@ class Words:
             return False
         if is_plain(word) or _INSTANCE.fullmatch(word) or word in self._vocabulary.variables:
             return True
+        if _MODEL_OR_STATE.fullmatch(word):
+            return True
         if (found := _ARCHIVE.fullmatch(word)) and self._vocabulary.has_package(found[1]) and is_plain(found[2]):
             return not found[3] or is_plain(found[3]) or found[3].endswith("-none-any")
         pieces = [piece for piece in _JOINTS.split(word) if piece]
@@ -130,7 +140,8 @@ class Words:
                 place, codes = place + 1, codes + 1
                 continue
             end = length.end() + int(length[0])
-            if end > len(symbol) or not self.is_known(symbol[length.end() : end].strip("_")):
+            name = symbol[length.end() : end]
+            if end > len(symbol) or not (self.is_known(name.strip("_")) or _ABSL.fullmatch(name)):
                 return False
             place, codes = end, 0
         return codes <= _MOST_CODES
@@ -155,6 +166,8 @@ class Words:
 
 def _marks(text: str) -> str:
     """Return punctuation without rare characters, and shortened so that it cannot be a password."""
+    if _RULER.fullmatch(text):
+        return text
     kept = "".join(mark if mark in _MARKS else "\N{REPLACEMENT CHARACTER}" for mark in text)
     unlike = re.sub(r"(.)\1+", r"\1", kept)
     return kept if len(unlike) <= _MOST_MARKS else unlike[:_MOST_MARKS] + "\N{HORIZONTAL ELLIPSIS}"

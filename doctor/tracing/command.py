@@ -39,7 +39,7 @@ _WIDTH = 100
 )
 @click.option("--after", "after_s", type=FiniteRange(0), default=5.0, show_default=True, metavar="SECONDS",
               help="With --record-with: how long after the import of TensorFlow to begin.")  # fmt: skip
-@click.option("--seconds", type=FiniteRange(0.5, MOST_RECORDED_S), default=4.0, show_default=True,
+@click.option("--seconds", type=FiniteRange(0.5, MOST_RECORDED_S), default=4.0, show_default=True, metavar="SECONDS",
               help="With --record-with: how long to record; longer if there are too few steps.")  # fmt: skip
 @click.option("--patience", "patience_s", type=FiniteRange(1), default=300.0, show_default=True, metavar="SECONDS",
               help="With --record-with: when to give up.")  # fmt: skip

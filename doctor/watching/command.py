@@ -29,7 +29,12 @@ _WIDTH = 100
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
-@click.option("--pid", type=click.IntRange(1), help="Look at a running process from outside, until it ends or Ctrl-C.")
+@click.option(
+    "--pid",
+    type=click.IntRange(1),
+    metavar="PID",
+    help="Look at a running process from outside, until it ends or Ctrl-C.",
+)
 @click.option("--seconds", type=FiniteRange(1), metavar="N", help="With --pid: for how long to look.")
 @click.option("--fail-if", "rules", multiple=True, metavar="RULE",
               help="Fail a run in which this holds: 'gpu_idle > 40 % for 5 min'. May be given again.")  # fmt: skip
@@ -52,7 +57,8 @@ def watch(
     """Run a training and say, while it runs and at its end, what its steps wait for, and that it stands still.
 
     Its input, output, signals and exit code stay its own. Exit code: the program's; 17 if it was ended because it hung,
-    18 if it ended well and a rule is broken, 19 if a rule could not be judged, 2 wrong usage.
+    18 if it ended well and a rule is broken, 19 if a rule could not be judged, 2 wrong usage, 126 it cannot be started,
+    127 there is no such command.
     """
     if command and pid is not None:
         refuse("--pid cannot be combined with a command after --: watch one of them, and leave out the other")

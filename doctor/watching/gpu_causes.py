@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tfgpu_doctor.model.clock_limits import SLOWING
 from tfgpu_doctor.watching.held_gpus import is_held
 from tfgpu_doctor.watching.reading import GpuReading
 from tfgpu_doctor.watching.units import size
@@ -13,7 +14,6 @@ from tfgpu_doctor.watching.units import size
 Found = tuple[float, str, str] | None  # how bad (of 1), the label, the evidence
 _CLOCK = 0.85  # of the highest, while the GPU works
 _BUSY = 0.5
-_SLOWING = {"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"}
 _USES = 0.1  # of the time: kernels of other processes
 _FULL, _USES_CPU = 0.9, 0.5  # where NVML does not tell whose kernels run: utilisation, and CPUs of the other process
 _LOOKS, _LEAST = 5, 4
@@ -40,7 +40,7 @@ class GpuCauses:
 
 def _slowed(gpu: GpuReading) -> Found:
     """Clocks that are low for a reason that is a fault, on a GPU that works."""
-    why = _SLOWING & set(gpu.reasons or ())
+    why = set(SLOWING) & set(gpu.reasons or ())
     if not why or not gpu.sm_mhz or not gpu.max_sm_mhz or (gpu.utilization or 0.0) < _BUSY:
         return None
     if gpu.sm_mhz > _CLOCK * gpu.max_sm_mhz:

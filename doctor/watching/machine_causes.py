@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.model.amounts import amount
+from tfgpu_doctor.model.cpu_contention import all_are_busy, factor, others_take, share_without
 from tfgpu_doctor.tracing import TraceReport
 from tfgpu_doctor.watching.gpu_causes import Found, GpuCauses
 from tfgpu_doctor.watching.memory_growth import GrowthWatch
@@ -18,7 +19,6 @@ from tfgpu_doctor.watching.result import MachineCause
 _LOOKS = 5  # seconds that are judged together
 _LEAST = 4
 _QUEUED = 0.25  # of the CPUs: what the program's threads wait for while others run
-_BUSY = 0.9  # of the CPUs that the program may run on, by all together
 _THROTTLED = 0.25  # of the periods
 _IO_STALLED = 0.3  # of the time
 _MEMORY_STALLED = 0.1
@@ -100,14 +100,14 @@ def explains(label: str, report: TraceReport, looks: Sequence[Reading]) -> bool:
         return cause is None or cause.label in _NEED_DISK
     if cause is None or cause.label in _NEED_CPUS or label not in _FACTORS:
         return True
-    factor = _FACTORS[label](looks)
-    left = cause.share / factor
-    return left / (left + 1 - cause.share) < _HIGH
+    return share_without(cause.share, _FACTORS[label](looks)) < _HIGH
 
 
 def _contention_factor(looks: Sequence[Reading]) -> float:
-    cpu = sum(each.cpu for each in looks)
-    return 1 + sum(each.queued or 0.0 for each in looks) / max(cpu, 0.1)
+    count = max(1, len(looks))
+    queued, own = sum(each.queued or 0.0 for each in looks) / count, sum(each.cpu for each in looks) / count
+    told = [each.others_cpu for each in looks if each.others_cpu is not None]
+    return factor(own, queued, statistics.fmean(told) if told else None)
 
 
 def _quota_factor(looks: Sequence[Reading]) -> float:
@@ -135,7 +135,7 @@ def _contention(looks: list[Reading]) -> Found:
     whole = looks[-1].cpus or looks[-1].machine_cpus or 1.0
     own = statistics.fmean(each.cpu for each in looks)
     allowed = looks[-1].allowed_cpus or whole
-    if others < _QUEUED * whole or (whole < allowed and own + others < _BUSY * allowed):
+    if not others_take(others, whole) or (whole < allowed and not all_are_busy(own + others, allowed)):
         return None  # with a quota below the CPUs that it may run on, these have to be short
     taken = f"{others:.1f}" + (f" of the {amount(allowed, 'CPU')} that it may run on" if whole < allowed else "")
     stalled = _mean(looks, lambda each: each.cpu_stalled)

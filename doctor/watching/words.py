@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 from dataclasses import dataclass
 
 import msgspec
 
+from tfgpu_doctor.host.signal_names import name_of, number_in
 from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.tracing import NAMES, TraceCause, TraceReport
 from tfgpu_doctor.watching.result import GpuSummary, Hang, HostSummary, MachineCause, RuleResult, WatchReport
@@ -133,15 +133,13 @@ def ended(report: WatchReport) -> str:
     if code is None:
         return "watched from outside, its exit code is not known" if report.from_outside else "it runs on"
     if code < 0:
-        return f"signal {-code}{_signal(-code)} ended it"
-    return f"it ended with exit code {code}{_signal(code - 128) if code > 128 else ''}"
+        return f"signal {-code}{_named(code)} ended it"
+    return f"it ended with exit code {code}{_named(code)}"
 
 
-def _signal(number: int) -> str:
-    try:
-        return f" ({signal.Signals(number).name})"
-    except ValueError:
-        return ""
+def _named(code: int) -> str:
+    name = name_of(number_in(code))
+    return f" ({name})" if name else ""
 
 
 def machine_line(cause: MachineCause) -> str:

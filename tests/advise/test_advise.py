@@ -84,7 +84,7 @@ def test_the_newest_release_that_works(capability: str, fields: dict[str, str], 
         ("8.0", {"driver": "450.80.02", "python": "3.7"}, {"Python 3.9 to 3.11": "2.14.1"}),
         ("8.0", {"driver": "440.33", "python": "3.14"}, {"driver 525.60.13 or newer and Python 3.10 to 3.13": "2.21.0"}),
         ("3.7", {"driver": "470.57.02"}, {}),  # Kepler has no newer driver
-        ("3.7", {"driver": "440.33"}, {"driver 450.80.02 or newer": "2.14.1"}),
+        ("3.7", {"driver": "440.33"}, {"driver 450.80.02 or newer, up to branch 470": "2.14.1"}),
         ("5.2", {"driver": "550.54.15"}, {}),
         ("9.0", {"driver": "470.57.02", "python": "3.8"}, {"driver 520.61.05 or newer": "2.13.1"}),
         ("12.0", {"driver": "570.26"}, {}),

@@ -119,6 +119,18 @@ def test_a_jetson_is_known_by_its_name(name: str) -> None:
     assert "JetPack" in found["alternatives"][0]["text"]
 
 
+@pytest.mark.parametrize("name", ["Apple M1", "GeForce GTX 1080 eGPU"])
+def test_on_a_mac_no_name_of_a_gpu_matters(name: str) -> None:
+    found = document("advise", "--gpu", name, "--os", "macos", code=1)
+    assert (found["target"]["gpu"], found["target"]["architecture"]) == (None, "arm64")
+    assert "tensorflow-metal" in found["alternatives"][0]["commands"][1]
+
+
+def test_the_last_branch_of_drivers_is_in_the_document() -> None:
+    assert document("advise", "--gpu", "K80")["last_driver_branch"] == "470"
+    assert document("advise", "--gpu", "L4")["last_driver_branch"] is None
+
+
 def test_a_python_that_is_not_there_is_refused_without_a_gpu_too(tmp_path: pathlib.Path) -> None:
     done = run_doctor("advise", "--python", str(tmp_path / "nope"))
     assert (done.returncode, done.stdout) == (2, "")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from built_health import A100, GEFORCE, H100, SERVER, changed, in_slot_of, server, slice_of_mig, workstation
+from built_health import A100, GEFORCE, H100, NVSWITCH, SERVER, changed, in_slot_of, server, slice_of_mig, workstation
 from built_machines import DOCKER, several, variables, wsl
 from every import every
 from healthy import broken, cuda_gpu, nvml_gpu, runtime
+from msgspec.structs import replace
 
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts import Facts
@@ -34,6 +35,20 @@ UNKNOWN_LINK = Pcie(generation=1, width=16, max_generation=1, max_width=16)
 def only(health: GpuHealth, name: str = "NVIDIA GeForce RTX 3090", **sections: Any) -> Facts:
     """The workstation with a GPU of that name and health."""
     return broken(**{"nvml": {"gpus": (nvml_gpu(name=name, health=health),), "count": 1}, **sections})
+
+
+def sixteen() -> Facts:
+    """Sixteen GPUs behind switches, at addresses of two hexadecimal digits."""
+    machine, places = server(*(SERVER,) * 16), [f"0000:{16 + index:02x}:00.0" for index in range(16)]
+    assert machine.nvml and machine.cuda_driver and machine.pci
+    device = machine.pci.devices[0]
+    return broken(
+        machine,
+        nvml={"gpus": tuple(replace(each, pci_address=f"0000{at}") for each, at in zip(machine.nvml.gpus, places, strict=True))},
+        cuda_driver={"gpus": tuple(replace(each, pci_address=at) for each, at in zip(machine.cuda_driver.gpus, places, strict=True))},
+        pci={"devices": (*(replace(device, address=at) for at in places), NVSWITCH)},
+        driver={"gpus": tuple(places)},
+    )  # fmt: skip
 
 
 def machines() -> dict[str, Facts]:
@@ -75,6 +90,18 @@ def machines() -> dict[str, Facts]:
         "a GB10 with unified memory": broken(
             nvml={"gpus": (nvml_gpu(name="NVIDIA GB10", memory_total_bytes=None, memory_free_bytes=None, health=unified),)},
         ),
+        "sixteen GPUs": sixteen(),
+        "eight GPUs, one without ECC": server(*(SERVER,) * 7, changed(SERVER, ecc=Ecc(enabled=False), remapped_rows=None)),
+        "a driver that tells little": only(GpuHealth(temperature=Temperature(gpu_c=40), power=Power(draw_w=30.0))),
+        "a GH200 whose memory holds the kernel's files": broken(
+            nvml={"gpus": (nvml_gpu(name="NVIDIA GH200 480GB", memory_total_bytes=96 << 30, memory_free_bytes=20 << 30, health=changed(
+                SERVER, chip_to_chip=True, pcie=Pcie(generation=4, width=1, max_width=16), nvlinks=(), fabric=None)),), "count": 1},
+        ),
+        "a confidential guest": server(changed(SERVER, virtualization="passthrough", nvlinks=(), fabric=None, pcie=Pcie())),
+        "two cards of which one draws": server(GEFORCE, GEFORCE, name="NVIDIA RTX A6000", nvml={"gpus": (
+            nvml_gpu(0, health=GEFORCE, memory_free_bytes=20 << 30, processes=(DESKTOP,)), nvml_gpu(1, health=GEFORCE))}),
+        "clients of MPS": broken(nvml={"gpus": (nvml_gpu(compute_mode="exclusive_process", health=GEFORCE, processes=(
+            GpuProcess(pid=7, name="nvidia-cuda-mps-server", memory_bytes=30 << 20), GpuProcess(pid=8, name="python"))),)}),
         "a slice of MIG": slice_of_mig(),
         "seven slices of MIG": broken(
             nvml={"gpus": (divided,)}, cuda_driver={"gpus": (cuda_gpu(name=f"{A100} MIG 1g.10gb"),)},

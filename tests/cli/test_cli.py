@@ -195,6 +195,43 @@ def test_explain_takes_an_id_a_cause_or_a_prefix(word: str, expected: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("word", "first"),
+    [
+        ("803", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803): "),
+        ("CUDA error code: 803", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803): "),
+        ("79", "Xid 79 ("),
+        ("NVRM: Xid (PCI:0000:01:00): 79, pid=1234, GPU has fallen off the bus.", "Xid 79 ("),
+        ("failed call to cuInit: CUDA_ERROR_UNKNOWN: unknown error", "CUDA_ERROR_UNKNOWN (999): "),
+        ("INVALID_PTX", "CUDA_ERROR_INVALID_PTX (218): "),
+        ("GPU is lost", "NVML_ERROR_GPU_IS_LOST (15): "),
+        ("cudaErrorNoDevice", "CUDA_ERROR_NO_DEVICE (100): "),
+        ("cudaErrorNoKernelImageForDevice", "CUDA_ERROR_NO_BINARY_FOR_GPU (209): "),
+        ("cudaErrorInsufficientDriver", "driver_too_old: "),
+        ("Driver too old", "driver_too_old: "),
+        ("Driver/library version mismatch", "driver_library_version_mismatch: "),
+    ],
+)
+def test_explain_takes_what_programs_and_people_write(word: str, first: str) -> None:
+    done = run_doctor("explain", word)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(first)
+
+
+def test_explain_takes_a_number_for_everything_that_has_it() -> None:
+    told = run_doctor("explain", "13").stdout
+    assert re.findall(r"^(NVML_ERROR|Xid)[ _\w]*(?: \(|:)", told, re.MULTILINE) == ["NVML_ERROR", "Xid"]
+    assert run_doctor("explain", "NVML error 13").stdout.startswith("NVML_ERROR_")
+    assert "Xid 13" not in run_doctor("explain", "NVML error 13").stdout
+
+
+@pytest.mark.parametrize("word", ["cudaErrorOfMine", "CUDA error 77", "CUDA error 1003", "Could not find cuda drivers"])
+def test_explain_sends_what_it_does_not_know_to_log(word: str) -> None:
+    done = run_doctor("explain", word)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "`tfgpu-doctor log FILE` finds the cause" in done.stderr
+
+
+@pytest.mark.parametrize(
     ("word", "near"),
     [
         ("DVR002", "; did you mean DRV002?"), ("driver_to_old", "; did you mean driver_too_old?"),

@@ -57,7 +57,7 @@ def test_tensor_cores_came_with_volta(gpu: GpuModel) -> None:
     if capability != 7.5:
         assert gpu.tensor_cores == (capability >= 7.0)
     else:
-        assert gpu.tensor_cores == ("RTX" in gpu.name or gpu.name == "Tesla T4")
+        assert gpu.tensor_cores == ("RTX" in gpu.name or gpu.name in ("Tesla T4", "NVIDIA T4G"))
 
 
 @each_gpu
@@ -124,6 +124,22 @@ def test_the_line_is_that_of_the_name(gpu: GpuModel) -> None:
 @pytest.mark.parametrize("name", ["NVIDIA L4", "nvidia l4", "L4", "Tesla T4"])
 def test_a_model_is_found_by_the_name_that_nvml_gives(name: str) -> None:
     assert KNOWLEDGE.gpu_named(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "capability"),
+    [
+        ("NVIDIA GB200", "10.0"), ("NVIDIA B300 SXM6 AC", "10.3"), ("NVIDIA GB300", "10.3"), ("NVIDIA Thor", "11.0"),
+        ("NVIDIA GH200 120GB", "9.0"), ("NVIDIA GH200 144G HBM3e", "9.0"), ("NVIDIA H20-3e", "9.0"),
+        ("NVIDIA RTX PRO 3000 Blackwell Generation Laptop GPU", "12.0"), ("NVIDIA RTX 5880 Ada Generation", "8.9"),
+        ("NVIDIA T1200 Laptop GPU", "7.5"), ("NVIDIA T4G", "7.5"), ("Quadro M2000M", "5.0"), ("Quadro K420", "3.0"),
+        ("NVIDIA GeForce RTX 3050 A Laptop GPU", "8.9"),  # a chip of Ada under a name of the generation before
+    ],
+)  # fmt: skip
+def test_names_that_drivers_printed_are_known(name: str, capability: str) -> None:
+    model = KNOWLEDGE.gpu_named(name)
+    assert model is not None
+    assert model.compute_capability == capability
 
 
 def test_a_name_that_is_not_whole_is_no_model() -> None:

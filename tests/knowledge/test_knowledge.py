@@ -77,7 +77,7 @@ def test_the_minimum_is_never_newer_than_the_toolkits_own_driver(row: Any) -> No
     ("cuda", "os", "driver"),
     [
         ("12.5.1", "Linux", "525.60.13"), ("12.5.1", "Windows", "528.33"), ("11.8", "Linux", "450.80.02"),
-        ("10.1", "Linux", "418.39"), ("13.0", "Linux", "580.65.06"),
+        ("10.1", "Linux", "418.39"), ("13.0", "Linux", "580.65.06"), ("13.5", "Linux", "580.65.06"), ("13.2", "Windows", "580"),
     ],
 )  # fmt: skip
 def test_minimum_driver_of_a_cuda_release(cuda: str, os: str, driver: str) -> None:
@@ -95,6 +95,36 @@ def test_ptx_needs_the_toolkits_own_driver() -> None:
     row = KNOWLEDGE.ptx_driver("12.5.1", "Linux")
     assert row is not None
     assert row.linux == "555.42.02"
+
+
+@pytest.mark.parametrize(
+    ("cuda", "driver"), [("13.0", "580.65.06"), ("13.1", "590.44.01"), ("13.2.1", "595.45.04"), ("13.3", "610.43.02")]
+)
+def test_ptx_of_cuda_13_needs_the_driver_of_its_minor_version(cuda: str, driver: str) -> None:
+    row = KNOWLEDGE.ptx_driver(cuda, "Linux")
+    assert row is not None
+    assert row.linux == driver
+    assert KNOWLEDGE.ptx_driver(cuda, "Windows") is None  # NVIDIA names none
+
+
+def test_of_a_toolkit_without_a_driver_none_is_told() -> None:
+    assert KNOWLEDGE.ptx_driver("13.4", "Linux") is None
+
+
+@pytest.mark.parametrize(
+    ("capability", "first", "last"),
+    [
+        ("7.0", "9.0", "12.9"),
+        ("10.1", "12.8", "12.9"),
+        ("10.7", "13.4", ""),
+        ("11.0", "13.0", ""),
+        ("12.1", "12.9", ""),
+    ],
+)
+def test_which_ptxas_knows_a_capability(capability: str, first: str, last: str) -> None:
+    row = KNOWLEDGE.first_ptxas(capability)
+    assert row is not None
+    assert (row.cuda, row.last_cuda) == (first, last)
 
 
 @every("release", KNOWLEDGE.tensorflow_releases, key=lambda release: release.version)
@@ -157,6 +187,18 @@ def test_a_release_opens_the_libraries_of_its_cuda(tensorflow: str, cuda: str, c
     assert len(names) == len(set(names))
     assert ("libnvidia-ml.so.1" in names) == (version(tensorflow) >= version("2.20"))
     assert ("libcurand.so.10" in names) == (version(tensorflow) < version("2.14"))
+
+
+@pytest.mark.parametrize("release", ["1.14.0", "1.15.5", "2.0.4"])
+def test_libraries_of_cuda_10_0_have_its_whole_version_in_their_names(release: str) -> None:
+    names = {row.soname for row in KNOWLEDGE.opened_libraries(release, "10.0", "7")}
+    parts = ("cudart", "cublas", "cufft", "curand", "cusolver", "cusparse")
+    assert names == {"libcuda.so.1", "libcudnn.so.7", *(f"lib{part}.so.10.0" for part in parts)}
+
+
+def test_before_1_14_the_libraries_of_cuda_are_linked_and_not_opened() -> None:
+    names = {row.soname for row in KNOWLEDGE.opened_libraries("1.13.2", "10.0", "7")}
+    assert names == {"libcuda.so.1", "libcudnn.so.7"}
 
 
 @pytest.mark.parametrize(("cuda", "cudnn"), [("", ""), ("64_112", "64_8"), ("99.1", "99")])

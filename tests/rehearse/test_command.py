@@ -111,7 +111,7 @@ def test_check_computes_nothing_on_a_simulated_driver_either(
 def test_the_default_is_said(target: pathlib.Path, cache: str) -> None:
     done = run_doctor("rehearse", "--python", str(target), XDG_CACHE_HOME=cache)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "simulated: driver 580.65.06 (CUDA 13.0), 1 x NVIDIA H100 80GB HBM3" in done.stdout
+    assert "simulated: driver 610.43.02 (CUDA 13.3), 1 x NVIDIA H100 80GB HBM3" in done.stdout
     assert "✓ TensorFlow would register the GPU of such a machine." in done.stdout
     assert "the libraries load, the versions fit, the GPUs register, and memory growth can be set" in done.stdout
     assert "Cannot show   that kernels run" in done.stdout
@@ -172,6 +172,7 @@ def test_a_tensorflow_that_hangs_is_ended(cache: str, tmp_path: pathlib.Path) ->
     ("options", "words"),
     [
         (["--gpu", "H900"], "'H900' is not a GPU that the doctor knows; similar names: NVIDIA H800"),
+        (["--gpu", "GTX 560 Ti"], "a file for --machine can describe any other GPU"),
         (["--gpu", "rtx"], "'rtx' matches several GPUs"),
         (["--driver", "550"], "driver: it must have the form 550.54.15"),
         (["--count", "0"], "0 is not in the range"),

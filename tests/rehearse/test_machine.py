@@ -47,7 +47,7 @@ def test_every_row_is_plausible(model: Any) -> None:
         "Hopper": 9,
     }
     major = int(model.compute_capability.partition(".")[0])
-    assert major in ((10, 12) if model.architecture == "Blackwell" else (majors[model.architecture],))
+    assert major in ((10, 11, 12) if model.architecture == "Blackwell" else (majors[model.architecture],))
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_a_name_of_none_or_several_is_refused_with_those_that_are_near(name: str
 
 @pytest.mark.parametrize(
     ("driver", "cuda"),
-    [("580.65.06", "13.0"), ("999.1", "13.0"), ("575.64.03", "12.9"), ("550.54.15", "12.4"), ("550.40.07", "12.4"),
-     ("535.216.03", "12.2"), ("525.60.13", "12.0"), ("520.61.05", "11.8"), ("470.256.02", "11.4"), ("450.80.02", "11.0"), ("418.39", "10.1")],
+    [("580.65.06", "13.0"), ("999.1", "13.3"), ("590.48.01", "13.1"), ("575.64.03", "12.9"), ("550.54.15", "12.4"),
+     ("550.40.07", "12.4"), ("535.216.03", "12.2"), ("525.60.13", "12.0"), ("520.61.05", "11.8"), ("470.256.02", "11.4"), ("450.80.02", "11.0"), ("418.39", "10.1")],
 )  # fmt: skip
 def test_a_driver_implies_its_cuda(driver: str, cuda: str) -> None:
     assert cuda_of_driver(driver, KNOWLEDGE) == cuda

@@ -164,7 +164,15 @@ def test_a_lost_gpu_comes_first() -> None:
     ("label", "verdict", "share", "busy", "expected"),
     [
         ("cpu_contention", "input_serial_map", 0.9, {"queued": 0.5, "cpu": 1.0}, False),  # it waits in any case
-        ("cpu_contention", "input_serial_map", 0.3, {"queued": 3.0, "cpu": 1.0}, True),
+        ("cpu_contention", "input_serial_map", 0.3, {"queued": 3.0, "others_cpu": 3.0, "cpu": 1.0}, True),
+        (
+            "cpu_contention",
+            "input_serial_map",
+            0.8,
+            {"queued": 30.0, "others_cpu": 0.6, "cpu": 1.0},
+            False,
+        ),  # for its own threads
+        ("cpu_contention", "input_serial_map", 0.3, {"queued": 3.0, "others_cpu": None, "cpu": 1.0}, True),
         ("cpu_contention", "input_cpu_bound", 0.9, {"queued": 0.5, "cpu": 1.0}, True),
         ("cpu_quota", "input_python", 0.9, {"throttled": 0.5}, False),
         ("cpu_quota", "input_python", 0.4, {"throttled": 0.9}, True),

@@ -59,6 +59,8 @@ def container(host: Host) -> Container:
     engine = _engine(mounts)
     if engine and not found:
         found.append((engine.partition(" ")[0], f"the root file system belongs to {engine}"))
+    if not found and _has_lxcfs(mounts):
+        found.append(("lxc", "lxcfs is mounted below /proc"))
     kinds = [kind for kind, _ in found]
     return Container(
         kind=next((kind for kind in (*_INNERMOST, "kubernetes") if kind in kinds), "") or next(iter(kinds), ""),
@@ -74,6 +76,18 @@ def container(host: Host) -> Container:
 def _has_lock_of_enroot(mounts: Iterable[str]) -> bool:
     """Whether enroot's lock file is a mount of its own: a file of that name on a host is none."""
     return any(line.split()[4:5] == [_LOCK_OF_ENROOT] for line in mounts)
+
+
+def _has_lxcfs(mounts: Iterable[str]) -> bool:
+    """Whether LXC's view of the machine covers files of /proc: all that shows a container of LXC without systemd.
+
+    Its host mounts it elsewhere; Docker and Kubernetes use it too, and leave marks of their own.
+    """
+    split = (line.partition(" - ") for line in mounts)
+    return any(
+        source.startswith("fuse.lxcfs ") and "".join(fields.split()[4:5]).startswith("/proc/")
+        for fields, _, source in split
+    )
 
 
 def _said_by_systemd(host: Host) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ import platform
 import re
 
 from tfgpu_doctor.collect.probe import Unavailable, probe
+from tfgpu_doctor.collect.probes.module_files import MODULE
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.model.facts.nvidia import Driver
 
@@ -72,7 +73,7 @@ def parse_parameters(text: str) -> dict[str, str]:
 def _has_module(host: Host, kernel: str) -> bool:
     """Whether depmod lists an nvidia module for that kernel (nvidia.ko, .ko.xz; Debian: nvidia-current-open.ko)."""
     listed = host.files.text_if_any(f"/lib/modules/{kernel}/modules.dep")
-    return re.search(r"/nvidia(?:-current|-tesla-\d+)?(?:-open)?\.ko(?:\.\w+)?:", listed) is not None
+    return MODULE.search(listed) is not None
 
 
 def _secure_boot(host: Host) -> bool | None:

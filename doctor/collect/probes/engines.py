@@ -13,7 +13,10 @@ _PROGRAMS = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/run/current-system/sw/
 _OPERATOR = "/usr/local/nvidia/toolkit"
 _TOOLKIT = ("nvidia-ctk", "nvidia-container-runtime", "nvidia-container-runtime-hook", "nvidia-container-toolkit")
 _CONFIG = "/etc/nvidia-container-runtime/config.toml"
-_SETTINGS = ("/etc/docker/daemon.json", "/etc/containerd/config.toml")
+_SETTINGS = (
+    "/etc/docker/daemon.json", "/etc/containerd/config.toml",
+    "/etc/containerd/conf.d/99-nvidia.toml", "/etc/crio/crio.conf.d/99-nvidia.toml",
+)  # fmt: skip
 _SOCKETS = ("/run/docker.sock", "/var/run/docker.sock")
 
 

@@ -16,8 +16,9 @@ _FIRST_LINE = "Linux version "
 # or seconds since the boot (dmesg, with the calling task if the kernel prints it; /var/log/dmesg).
 _STARTS = re.compile(
     r"(?P<epoch>\d{9,11}\.\d+) \S+ [^:]{1,60}: "
-    r"|(?:(?P<iso>\d{4}-\d\d-\d\dT\S+)|(?P<day>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)) (?:\S+ )?kernel: (?:\[ *\d+\.\d+\] ?)?"
-    r"|(?:<\d+>)?\[ *(?P<awake>\d+\.\d+)\](?:\[ *[TC]\d+\])? (?:kernel: )?"
+    r"|(?:(?P<iso>\d{4}-\d\d-\d\dT\S+)|(?P<day>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)) (?:\S+ )?kernel: "
+    r"(?:\[ *\d+\.\d+\](?: ?\[ *[TC]\d+\])? ?)?"
+    r"|(?:<\d+>)?\[ *(?P<awake>\d+\.\d+)\](?: ?\[ *[TC]\d+\])? (?:kernel: )?"
 )
 _ISO = re.compile(r"(?P<seconds>[\dT:-]{19})(?:[.,](?P<decimals>\d+))?(?P<offset>Z|[+-]\d\d:?\d\d)?")
 # The driver's long messages: their first words are known, and they end with a full stop.

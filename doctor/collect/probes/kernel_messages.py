@@ -49,7 +49,7 @@ _FORMS = {
 _PLACES = ("device", "former", "requester", "faulter")
 _NO_PROCESS = "<unknown>"  # what the driver writes instead of a name
 RELEVANT = re.compile(
-    "NVRM:|nvidia|PCIe Bus Error|is rejected|unsigned module|DMAR:|AMD-Vi: Event|PM: |ut of memory|uncleanly shut|"
+    "NVRM:|nvidia|PCIe Bus Error|is rejected|unsigned module|DMAR:|IO_PAGE_FAULT|PM: |ut of memory|uncleanly shut|"
     "EXT4-fs .*recovery|XFS .*recovery|tree-log replay"
 )
 _BY_PROCESS = ("out_of_memory", "api_mismatch")

@@ -9,12 +9,19 @@ from tfgpu_doctor.collect.probe import Request, probe
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.model.facts.kernel import DkmsModule, ModuleFile, ModuleFiles
 
-_MODULE = re.compile(r"^(\S*/nvidia(?:-current|-tesla-\d+)?(?:-open)?\.ko(?:\.\w+)?):", re.MULTILINE)
+# The line of modules.dep for NVIDIA's module: Debian names it nvidia-current-open, nvidia-tesla-470, nvidia-legacy-390xx.
+MODULE = re.compile(r"^(\S*/nvidia(?:-current|-tesla(?:-\d+)?|-legacy-\d+xx)?(?:-open)?\.ko(?:\.\w+)?):", re.MULTILINE)
 _MODINFO = ("modinfo", "/sbin/modinfo", "/usr/sbin/modinfo")  # not on every user's path
 _DKMS = "/var/lib/dkms"
 _LOG_BYTES = 512 << 10
 _LOG_KERNEL = re.compile(r"make\.log for .{1,80}? for kernel (\S+)")
-_ERROR = re.compile(r"^.*(?:\berror:|\bError!|\bERROR:|fatal error:|No such file or directory).*$", re.MULTILINE)
+# gcc, which translates the word, modpost, dkms, and the driver's own tests of the compiler; make reports each failure anew.
+_ERROR = re.compile(
+    r"^.*(?:\b(?:error|ERROR|Fehler|erreur|errore|erro|błąd|ошибка|hata|fout)[ \u00a0]?:|(?:错误|錯誤|エラー|오류)[:：]|\bError!"
+    r"|version[ -]check failed|No such file or directory).*$",
+    re.MULTILINE,
+)
+_STOPPED = re.compile(r"^.*\*\*\* .*$", re.MULTILINE)
 _DEADLINE_S = 3.0
 
 
@@ -31,7 +38,7 @@ def module_files(host: Host, request: Request) -> ModuleFiles:
 
 
 def _module_file(host: Host, folder: str) -> ModuleFile | None:
-    listed = _MODULE.search(host.files.text_if_any(f"{folder}/modules.dep"))
+    listed = MODULE.search(host.files.text_if_any(f"{folder}/modules.dep"))
     if not listed:
         return None
     path = listed.group(1) if listed.group(1).startswith("/") else f"{folder}/{listed.group(1)}"
@@ -77,7 +84,7 @@ def _dkms_module(host: Host, name: str, version: str, kernel: str) -> DkmsModule
     log = f"{base}/build/make.log"  # it remains there only if the build did not complete
     text = _log_text(host, log)
     failed = _LOG_KERNEL.search(text)
-    error = _ERROR.search(text)
+    error = _ERROR.search(text) or _STOPPED.search(text)
     return DkmsModule(
         name=name,
         version=version,

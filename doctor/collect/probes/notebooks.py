@@ -22,8 +22,11 @@ _INSIDE = (
     ("Jupyter", "JPY_PARENT_PID", ""), ("Jupyter", "JPY_SESSION_NAME", ""), ("PyCharm", "PYCHARM_HOSTED", ""),
     ("VS Code", "VSCODE_PID", ""), ("VS Code", "TERM_PROGRAM", "vscode"),
 )  # fmt: skip
-_SETTING = re.compile(r'^\s*"(?:python\.defaultInterpreterPath|python\.pythonPath)"\s*:\s*"([^"]+)"', re.MULTILINE)
+_SETTING = re.compile(
+    r'^(?!\s*//)[^\n]{0,1000}?"(?:python\.defaultInterpreterPath|python\.pythonPath)"\s*:\s*"([^"]+)"', re.MULTILINE
+)
 _EDITOR_FILES = (".vscode/settings.json",)
+_PYTHON = re.compile(r"(?:.*[\\/])?i?(?:python|pypy|graalpy)[\w.-]*", re.IGNORECASE)
 _NAMES_ONLY = re.compile(r"python(?:\d(?:\.\d+)?)?")  # Jupyter's server replaces such a name with its own Python
 _MOST_KERNELS, _MOST_PARENTS = 50, 16
 
@@ -63,7 +66,7 @@ def _kernels(host: Host, target: Target) -> Iterator[Kernel]:
             yield Kernel(
                 name=name,
                 folder=place,
-                interpreter=_interpreter(host, target, str(argv[0]), folder),
+                interpreter=_started(host, target, str(argv[0]), folder),
                 variables=_known_variables(row.get("env")),
             )
 
@@ -138,6 +141,13 @@ def _has_tensorflow(host: Host, prefix: str) -> bool:
 def _parent(host: Host, pid: str) -> str:
     found = re.search(r"^PPid:\s*(\d+)", host.files.text_if_any(f"/proc/{pid}/status"), re.MULTILINE)
     return found.group(1) if found else ""
+
+
+def _started(host: Host, target: Target, program: str, jupyter: str) -> Interpreter:
+    """The Python that a kernel starts; `env`, `conda run`, a container or a script may start any."""
+    if _PYTHON.fullmatch(program):
+        return _interpreter(host, target, program, jupyter)
+    return Interpreter(path=program, exists=not os.path.isabs(program) or host.target_files.exists(program))
 
 
 def _interpreter(host: Host, target: Target, path: str, jupyter: str) -> Interpreter:

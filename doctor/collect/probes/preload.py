@@ -17,7 +17,7 @@ from tfgpu_doctor.model.facts.python import Runtime
 
 _VARIABLE, _FILE = "LD_PRELOAD", "/etc/ld.so.preload"
 _FAILED = re.compile(
-    r"ld\.so: object '([^']+)' from (LD_PRELOAD|/etc/ld\.so\.preload|--preload) cannot be preloaded \((.*)\): ignored"
+    r"ld\.so: object '([^']+)' from (LD_PRELOAD|/etc/ld\.so\.preload|--preload) cannot be preloaded(?: \((.*)\))?: ignored"
 )
 _C_LIBRARY = re.compile(r"(?:libc[.-]|ld-musl|ld-linux|python[\d.]*$)")
 _DEADLINE_S = 10.0
@@ -37,7 +37,7 @@ def preload(host: Host, request: Request) -> Preload:
 def failed_preloads(lines: Sequence[str]) -> tuple[FailedPreload, ...]:
     """The libraries that the loader (glibc, elf/rtld.c) says that it could not open, each once."""
     found = {match.groups(): None for line in lines if (match := _FAILED.search(line))}
-    rows = ({"library": library, "named_in": source, "reason": reason} for library, source, reason in found)
+    rows = ({"library": library, "named_in": source, "reason": reason or ""} for library, source, reason in found)
     return tuple(msgspec.convert(row, FailedPreload) for row in rows)
 
 

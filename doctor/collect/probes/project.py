@@ -7,6 +7,7 @@ import re
 
 from tfgpu_doctor.collect.probe import Unavailable, probe
 from tfgpu_doctor.host import Host
+from tfgpu_doctor.model.byte_order_mark import in_utf8
 from tfgpu_doctor.model.facts.project import Project, ProjectRequirement
 from tfgpu_doctor.model.facts.python import Target
 
@@ -24,10 +25,13 @@ _PACKAGE = re.compile(
     r"""(?=["'\s,;#\]}]|$)""",
     re.IGNORECASE,
 )
+# YAML writes a key with quotes or without, and a list on one line or on several.
 _GPU = re.compile(
-    r"runtime:\s*nvidia|driver:\s*[\"']?nvidia|capabilities:\s*\[?\s*\[?[\"']?gpu|gpus:\s*[\"']?all|--gpus(?:[= ][\w\"]+)?"
-    r"|^FROM\s+(?:nvcr\.io/nvidia/[\w./:-]+|nvidia/cuda[\w.:-]*|tensorflow/tensorflow:[\w.-]*gpu[\w.-]*)",
-    re.IGNORECASE,
+    r"""\b(?:runtime|driver)["']?:\s*["']?nvidia|\bcapabilities["']?:[\s\w\[,"'-]{0,80}?\bgpu\b|\bgpus["']?:\s*["']?all\b"""
+    r"""|\bnvidia\.com/gpu=[\w:.-]+|--gpus(?:[= ][\w"]+)?"""
+    r"""|^FROM\s+(?:--platform=\S+\s+)?(?:docker\.io/)?"""
+    r"""(?:nvcr\.io/nvidia/[\w./:-]+|nvidia/cuda[\w.:-]*|tensorflow/tensorflow:[\w.-]*gpu[\w.-]*)""",
+    re.IGNORECASE | re.MULTILINE,
 )
 _FOLDERS = ("", ".devcontainer")
 _MOST, _MOST_BYTES = 20, 1 << 18
@@ -57,9 +61,10 @@ def _read(host: Host, path: str) -> list[str]:
     try:
         if host.target_files.status(path).kind != "file":
             return []
-        text = host.target_files.read_bytes(path, limit=_MOST_BYTES).decode("utf-8", "replace")
+        content = host.target_files.read_bytes(path, limit=_MOST_BYTES)
     except OSError:
         return []
+    text = in_utf8(content).decode("utf-8", "replace")  # `pip freeze > requirements.txt` of PowerShell 5 is UTF-16
     return [line for line in text.splitlines() if not line.lstrip().startswith(("#", "//"))]
 
 
@@ -77,4 +82,5 @@ def _packages(lines: list[str]) -> list[str]:
 
 
 def _gpus(lines: list[str]) -> list[str]:
-    return [match.group().strip() for line in lines if (match := _GPU.search(line))]
+    found = (re.sub(r"""["']""", "", match.group()) for match in _GPU.finditer("\n".join(lines)))
+    return [" ".join(words.split()) for words in found]

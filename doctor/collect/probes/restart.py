@@ -6,12 +6,12 @@ import platform
 import re
 
 from tfgpu_doctor.collect.probe import probe
+from tfgpu_doctor.collect.probes.module_files import MODULE
 from tfgpu_doctor.host import Host
 from tfgpu_doctor.model.facts.restart import Restart
 
 # Debian and Ubuntu (update-notifier-common, unattended-upgrades) write them; they are gone after the restart.
 _REQUIRED = ("/run/reboot-required", "/var/run/reboot-required")
-_MODULE = re.compile(r"^(\S*/nvidia(?:-current|-tesla-\d+)?(?:-open)?\.ko(?:\.\w+)?):", re.MULTILINE)
 _OF_SYSTEM = ("/etc/os-release", "/etc/fstab", "/etc/hostname")
 _MOST = 60
 
@@ -33,7 +33,7 @@ def _module_is_newer(host: Host) -> bool | None:
     started = re.search(r"^btime (\d+)$", host.files.text_if_any("/proc/stat"), re.MULTILINE)
     kernel = (host.files.text_if_any("/proc/sys/kernel/osrelease") or platform.release()).strip()
     folder = f"/lib/modules/{kernel}"
-    listed = _MODULE.search(host.files.text_if_any(f"{folder}/modules.dep"))
+    listed = MODULE.search(host.files.text_if_any(f"{folder}/modules.dep"))
     if not started or not listed:
         return None
     path = listed.group(1) if listed.group(1).startswith("/") else f"{folder}/{listed.group(1)}"

@@ -13,6 +13,7 @@ from tfgpu_doctor.model.facts.machine import NumaNode, System
 
 # Those that TensorFlow's own builds were ever compiled for, or report as unused (cpu_feature_guard.cc).
 _FLAGS = ("sse4_1", "sse4_2", "avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "asimd")
+_OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")  # Clear Linux and images without /etc have the second only
 _NODES = "/sys/devices/system/node"
 _SYSCTL_S = 5.0
 
@@ -27,7 +28,7 @@ def system(host: Host) -> System:
         os=platform.system(),
         release=release,
         architecture=platform.machine(),
-        distribution=_distribution(host.files.text_if_any("/etc/os-release")) or _other_system(),
+        distribution=_distribution(host) or _other_system(),
         glibc=_glibc(),
         cpu_model=_cpu_model(processor) or _apples_chip(host),
         cpu_count=os.cpu_count() or 0,
@@ -45,9 +46,11 @@ def system(host: Host) -> System:
     )
 
 
-def _distribution(os_release: str) -> str:
-    found = re.search(r"""^PRETTY_NAME=["']?([^"'\n]*)""", os_release, re.MULTILINE)
-    return found.group(1) if found else ""
+def _distribution(host: Host) -> str:
+    """The name in the first of the two files of os-release(5) that there is, or else what it consists of."""
+    text = next((text for path in _OS_RELEASE if (text := host.files.text_if_any(path).strip())), "")
+    rows = dict(re.findall(r"""^(PRETTY_NAME|NAME|VERSION)=["']?([^"'\n]*)""", text, re.MULTILINE))
+    return (rows.get("PRETTY_NAME") or f"{rows.get('NAME', '')} {rows.get('VERSION', '')}").strip()
 
 
 def _glibc() -> str:

@@ -178,10 +178,25 @@ def exports() -> dict[str, str]:
     folder = os.path.join(sys.prefix, "etc", "conda", "activate.d")
     scripts = [os.path.join(folder, name) for name in names(folder) if name.endswith(".sh")]
     for script in [os.path.join(sys.prefix, "bin", "activate")] + scripts:
-        for line in read(script).splitlines():
-            name, equals, value = line.strip().partition("=")
-            if equals and name in ["export " + each for each in EXPORTED]:
-                found[name.split()[1]] = value
+        found.update(exported(read(script)))
+    return found
+
+
+def exported(script: str) -> dict[str, str]:
+    """The relevant variables that a script of the shell exports, in one statement or after it has set them."""
+    found: dict[str, str] = {}
+    plain: dict[str, str] = {}
+    for line in script.splitlines():
+        before, equals, value = line.strip().partition("=")
+        words = before.split()
+        is_export = words[:1] == ["export"]
+        names = words[1:] if is_export else words
+        if equals and len(names) == 1 and names[0] in EXPORTED:
+            first, _, last = value.rpartition(";")
+            at_once = last.split() == ["export"] + names
+            (found if is_export or at_once else plain)[names[0]] = first.strip() if at_once else value
+        elif is_export and not equals:
+            found.update({name: plain[name] for name in names if name in plain})
     return found
 
 

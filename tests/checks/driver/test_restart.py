@@ -101,3 +101,12 @@ def test_restart(judge: Judge, name: str) -> None:
         finding = judge.finding(no_driver_waits_for_a_restart, **sections)
         assert (finding.severity, finding.cause) == (expected, "reboot_pending")
         assert words in " ".join((finding.message, *finding.evidence))
+
+
+def test_a_loaded_driver_alone_shows_no_other_that_is_installed(judge: Judge) -> None:
+    unknown = {"module_files": None, "restart": None}
+    assert "neither" in judge.skips(no_driver_waits_for_a_restart, **unknown)
+    assert judge.passes(no_driver_waits_for_a_restart, **{**unknown, "restart": Restart()})
+    assert judge.passes(no_driver_waits_for_a_restart, **{**unknown, "module_files": on_disk(DRIVER)})
+    nameless = {**unknown, "module_files": on_disk(DRIVER), "driver": {"version": ""}}
+    assert DRIVER in judge.skips(no_driver_waits_for_a_restart, **nameless)

@@ -10,11 +10,12 @@ from every import every
 from healthy import ANSWERED, DRIVER, broken, driver_library, nvml_gpu
 
 from tfgpu_doctor.checks.driver.versions import driver_is_new_enough, libraries_match_module
+from tfgpu_doctor.checks.tensorflow.kernels import kernels_fit_gpu
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model.facts.attempt import Attempt
 from tfgpu_doctor.model.facts.kernel import ModuleFile, ModuleFiles
 from tfgpu_doctor.model.facts.machine import Container
-from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Libraries, Nvml
+from tfgpu_doctor.model.facts.nvidia import CudaDriver, Driver, Libraries, Nvml, NvmlGpu
 
 if TYPE_CHECKING:
     from checks.conftest import Judge
@@ -94,6 +95,33 @@ def test_a_data_centre_gpu_may_do_without_a_new_driver(
     unknown: dict[str, Any] = {"cuda_driver": None, "runtime": None}
     finding = judge.finding(driver_is_new_enough, driver={"version": driver}, nvml={"gpus": gpus}, **unknown)
     assert finding.fix and ("cuda-compat-12-5" in finding.fix.text) == offered
+
+
+KEPLER = nvml_gpu(name="Tesla K80", compute_capability="3.7")
+
+
+def test_a_driver_that_the_gpu_can_never_have_is_not_asked_for(judge: Judge) -> None:
+    unknown: dict[str, Any] = {"cuda_driver": None, "runtime": None}
+    reason = judge.skips(driver_is_new_enough, driver={"version": "470.256.02"}, nvml={"gpus": (KEPLER,)}, **unknown)
+    assert "525.60.13" in reason and "the last branch is 470" in reason
+    assert "TFB002" in reason
+    finding = judge.finding(kernels_fit_gpu, nvml={"gpus": (KEPLER,)}, **unknown)
+    assert finding.cause == "gpu_compute_capability_too_old"
+
+
+@pytest.mark.parametrize(
+    "gpus",
+    [
+        (KEPLER, nvml_gpu(index=1, name="NVIDIA A100-SXM4-80GB", compute_capability="8.0")),
+        (nvml_gpu(name="Tesla P100-PCIE-16GB", compute_capability="6.0"),),
+        (nvml_gpu(name="a GPU of unknown capability", compute_capability=""),),
+    ],
+)
+def test_where_a_newer_driver_helps_one_gpu_it_is_asked_for(judge: Judge, gpus: tuple[NvmlGpu, ...]) -> None:
+    finding = judge.finding(
+        driver_is_new_enough, driver={"version": "470.256.02"}, nvml={"gpus": gpus}, cuda_driver=None, runtime=None
+    )
+    assert finding.cause == "driver_too_old"
 
 
 def test_nvml_tells_the_version_where_the_kernel_does_not(judge: Judge) -> None:

@@ -235,7 +235,6 @@ def test_what_the_driver_says_of_the_caches_counts_without_a_number(judge: Judge
         {"ecc": {"volatile_corrected": 900}},
         {"remapped_rows": {"corrected": 12, "uncorrected": 3}},
         {"remapped_rows": {"banks": {"all": 600, "most": 0, "some": 0, "few": 0, "none": 1}}},
-        {"ecc": {"volatile_uncorrected": None}},
         {"ecc": None, "remapped_rows": None, "retired_pages": RetiredPages(corrected=3, uncorrected=2)},
     ],
     ids=str,

@@ -33,8 +33,8 @@ def test_a_full_link_passes_with_its_figures(judge: Judge) -> None:
 
 
 def test_of_a_link_whose_greatest_width_is_unknown_none_is_told(judge: Judge) -> None:
-    evidence = judge.passes(pcie_link_is_full, workstation(linked(width=4, max_width=None)))
-    assert evidence == "GPU 0: PCI Express x4, generation 1 of 4 (idle, P8), 0 replays"
+    evidence = judge.passes(pcie_link_is_full, workstation(linked(width=8, max_width=None)))
+    assert evidence == "GPU 0: PCI Express x8, generation 1 of 4 (idle, P8), 0 replays"
     slow = judge.finding(pcie_link_is_full, server(linked(SERVER, generation=1, max_width=None)))
     assert "highest PCI Express lanes" not in [figure.name for figure in slow.figures]
 

@@ -129,7 +129,7 @@ def test_a_licensed_vgpu_passes(judge: Judge) -> None:
     assert judge.passes(vgpu_is_licensed, licensed) == "GPU 0: a licensed vGPU"
 
 
-@pytest.mark.parametrize("health", [GEFORCE, SERVER, GpuHealth(virtualization="vgpu")])
+@pytest.mark.parametrize("health", [GEFORCE, SERVER, GpuHealth(virtualization="host_vgpu")])
 def test_a_gpu_that_needs_no_licence_is_not_judged(judge: Judge, health: GpuHealth) -> None:
     assert judge.skips(vgpu_is_licensed, workstation(health)) == "no GPU needs a licence"
 

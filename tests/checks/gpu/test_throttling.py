@@ -8,7 +8,9 @@ import pytest
 from built_health import GEFORCE, SERVER, changed, server, workstation
 from healthy import nvml_gpu
 
+from tfgpu_doctor.checks.gpu import throttling
 from tfgpu_doctor.checks.gpu.throttling import is_of_laptop, nothing_slows_gpu_down, power_is_not_limited
+from tfgpu_doctor.model.clock_limits import SLOWING
 from tfgpu_doctor.model.facts.health import GpuHealth, Temperature
 
 if TYPE_CHECKING:
@@ -150,8 +152,7 @@ def power(**changes: Any) -> GpuHealth:
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"limit_w": 365.0, "enforced_limit_w": 365.0}, {"limit_w": 320.0, "enforced_limit_w": 320.0}, {"limit_w": None},
-     {"limit_w": None, "enforced_limit_w": None}],
+    [{}, {"limit_w": 365.0, "enforced_limit_w": 365.0}, {"limit_w": 320.0, "enforced_limit_w": 320.0}, {"limit_w": None}],
     ids=str,
 )  # fmt: skip
 def test_a_limit_near_the_default_passes(judge: Judge, changes: dict[str, Any]) -> None:
@@ -228,3 +229,7 @@ def test_a_gpu_without_a_limit_is_not_judged(judge: Judge) -> None:
 )
 def test_laptops_are_known_by_name(name: str, laptop: bool) -> None:
     assert is_of_laptop(nvml_gpu(name=name)) == laptop
+
+
+def test_every_reason_that_slows_a_gpu_has_words() -> None:
+    assert set(throttling._SLOWING) == set(SLOWING)

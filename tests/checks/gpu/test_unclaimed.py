@@ -134,10 +134,9 @@ def test_its_missing_nodes_are_explained_by_it() -> None:
     [
         {},
         {**NO_GPUS, "driver": {"gpus": ("0000:01:00.0",)}},
-        {**NO_GPUS, "pci": Pci()},
         {"pci": Pci(devices=(KEPLER,)), "driver": {"gpus": ()}},
     ],
-    ids=["healthy", "it holds a GPU", "no GPU on the bus", "CUDA lists a GPU"],
+    ids=["healthy", "it holds a GPU", "CUDA lists a GPU"],
 )
 def test_a_driver_that_holds_a_gpu_passes(judge: Judge, changes: dict[str, Any]) -> None:
     assert judge.passes(driver_takes_gpu, **changes)
@@ -145,7 +144,7 @@ def test_a_driver_that_holds_a_gpu_passes(judge: Judge, changes: dict[str, Any])
 
 def test_a_gpu_that_another_driver_holds_is_not_unsupported(judge: Judge) -> None:
     given = PciDevice(address="0000:01:00.0", vendor="10de", device="2204", class_code="030000", driver="vfio-pci")
-    assert judge.passes(driver_takes_gpu, **{**NO_GPUS, "pci": Pci(devices=(given,), device_count=20)})
+    assert "vfio-pci" in judge.skips(driver_takes_gpu, **{**NO_GPUS, "pci": Pci(devices=(given,), device_count=20)})
 
 
 def test_without_the_module_there_is_nothing_to_judge(judge: Judge) -> None:

@@ -429,7 +429,8 @@ def test_a_machine_that_was_shut_down_passes(judge: Judge) -> None:
 
 def test_a_machine_that_went_down_for_another_reason_passes(judge: Judge) -> None:
     unclean = message("unclean_boot", "EXT4-fs (sda2): recovery complete", 7195.0)
-    assert "reports no lost GPU" in judge.passes(power_held, kernel_log=log(unclean))
+    end = message("last_message", "", 7300.0, boots_ago=1)
+    assert "reports no lost GPU" in judge.passes(power_held, kernel_log=log(unclean, end))
     assert "reports no lost GPU" in judge.passes(
         power_held, kernel_log=log(unclean, xid(13, ILLEGAL, 7300.0, boots_ago=1))
     )

@@ -22,7 +22,8 @@ from stressed import (
 
 from tfgpu_doctor.checks.stress.copies import copies_arrive
 from tfgpu_doctor.checks.stress.ending import stress_runs_to_its_end
-from tfgpu_doctor.checks.stress.results import gpus_agree, memory_keeps, results_repeat
+from tfgpu_doctor.checks.stress.patterns import memory_keeps
+from tfgpu_doctor.checks.stress.results import gpus_agree, results_repeat
 from tfgpu_doctor.diagnose.engine import diagnose
 from tfgpu_doctor.model import Check, Evidence
 from tfgpu_doctor.model.facts import Facts

@@ -9,6 +9,7 @@ from built_machines import capability, variables, wsl
 from healthy import ANSWERED, cuda_gpu, gpu, nvml_gpu, runtime
 
 from tfgpu_doctor.checks.tensorflow.kernels import compiled_kernels_are_kept, driver_compiles_ptx, kernels_fit_gpu
+from tfgpu_doctor.knowledge import read_knowledge
 from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml
 from tfgpu_doctor.model.facts.python import Computation, Runtime
@@ -120,7 +121,7 @@ def test_a_gpu_of_a_later_generation_is_too_new_most_likely(judge: Judge, done: 
     )
     assert "no kernels that run on compute capability 12.0" in finding.message
     assert "GPU 0 (NVIDIA GeForce RTX 5090) has compute capability 12.0" in finding.evidence
-    assert finding.fix and "nvcr.io/nvidia/tensorflow" in finding.fix.text
+    assert finding.fix and read_knowledge().boundaries["container_of_nvidia"].value in finding.fix.text
 
 
 def test_compute_capability_10_0_is_the_first_on_which_ptx_fails(judge: Judge) -> None:

@@ -182,6 +182,27 @@ def test_a_file_of_that_name_on_a_host_is_no_container(machine: Machine, mounts:
     assert machine.ask(container).kind == ""
 
 
+# In a container of LXC without systemd only this tells; a container of Docker may have the same mount.
+LXCFS = "120 100 0:57 /proc/cpuinfo {place} rw,nosuid,nodev,relatime - fuse.lxcfs lxcfs rw,user_id=0,allow_other\n"
+
+
+@pytest.mark.parametrize(
+    ("place", "files", "kind"),
+    [
+        ("/proc/cpuinfo", (), "lxc"),
+        ("/proc/cpuinfo", ("/.dockerenv",), "docker"),
+        ("/var/lib/lxcfs", (), ""),
+    ],
+    ids=["LXC", "Docker", "a host of LXC"],
+)
+def test_the_file_system_of_lxc(machine: Machine, place: str, files: tuple[str, ...], kind: str) -> None:
+    machine.file("/proc/1/cgroup", "12:freezer:/\n4:memory:/\n0::/init.scope\n")
+    machine.file("/proc/self/mountinfo", LXCFS.format(place=place) + "junk\n - fuse.lxcfs\n")
+    for each in files:
+        machine.file(each)
+    assert machine.ask(container).kind == kind
+
+
 @pytest.mark.parametrize("path", ["/run/systemd/container", "/run/host/container-manager"])
 @pytest.mark.parametrize(
     ("said", "kind"), [("systemd-nspawn", "systemd-nspawn"), ("lxc", "lxc"), ("wsl", ""), ("", "")]

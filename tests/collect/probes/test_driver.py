@@ -142,9 +142,10 @@ def test_odd_parameters_are_none(text: str) -> None:
         "extra/nvidia.ko.xz:",
         "kernel/nvidia-535srv/nvidia.ko: kernel/drivers/acpi/video.ko",
         "updates/dkms/nvidia-current.ko:",
-        pytest.param(
-            "updates/dkms/nvidia-current-open.ko.xz:",
-        ),
+        "updates/dkms/nvidia-current-open.ko.xz:",
+        "updates/dkms/nvidia-legacy-390xx.ko: kernel/drivers/acpi/video.ko",  # Debian 11
+        "updates/dkms/nvidia-tesla-470.ko:",
+        "updates/dkms/nvidia-tesla.ko.xz:",
     ],
 )
 def test_a_kernel_with_the_module_is_named(machine: Machine, line: str) -> None:

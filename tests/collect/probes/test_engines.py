@@ -42,6 +42,12 @@ def test_docker_with_the_toolkit(machine: Machine) -> None:
     assert found.runtime_named_in == ("/etc/docker/daemon.json",)
 
 
+@pytest.mark.parametrize("path", ["/etc/containerd/conf.d/99-nvidia.toml", "/etc/crio/crio.conf.d/99-nvidia.toml"])
+def test_newer_toolkits_write_a_file_of_their_own(machine: Machine, path: str) -> None:
+    machine.file(path, 'BinaryName = "/usr/bin/nvidia-container-runtime"\n')
+    assert machine.ask(engines).runtime_named_in == (path,)
+
+
 def test_a_client_alone_starts_no_container_here(machine: Machine) -> None:
     """Docker Desktop puts its client into a WSL distribution; the daemon, and the toolkit, are elsewhere."""
     machine.file("/usr/bin/docker")

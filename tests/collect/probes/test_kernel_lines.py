@@ -32,6 +32,8 @@ def stamp(age_s: float, form: str) -> str:
         f"[ 4000.000000] {XID}",
         f"[ 4000.000000][ T1234] {XID}",  # CONFIG_PRINTK_CALLER
         f"[ 4000.000000][    C3] {XID}",
+        f"[ 4000.000000] [  T1234] {XID}",  # dmesg of util-linux 2.39 and later
+        f"{stamp(1000, '%b %e %H:%M:%S')} node17 kernel: [ 4000.000000][ T1234] {XID}",
         f"<4>[ 4000.000000] {XID}",  # dmesg -r
         f"[ 4000.000000] kernel: {XID}",  # /var/log/dmesg of Ubuntu
         f"{NOW - 1000:.6f} node17 kernel: {XID}",

@@ -114,6 +114,31 @@ def test_a_build_that_failed_tells_for_which_kernel_and_why(linux: Machine, head
     )
 
 
+@pytest.mark.parametrize(
+    ("lines", "error"),
+    [
+        (("Compiler version check failed:", "", "gcc version 9.3.1"), "Compiler version check failed:"),
+        (("gcc-version-check failed:", "", "The compiler"), "gcc-version-check failed:"),
+        (("make[5]: *** [scripts/Makefile.build:207: nvidia/nv-pat.o] Fehler 1", "nv.c:41:10: Fehler: Implizite Deklaration"),
+         "nv.c:41:10: Fehler: Implizite Deklaration"),
+        (("nv.c:41:10: warning: unused", "nv.c:42:10: erreur : déclaration implicite"),
+         "nv.c:42:10: erreur : déclaration implicite"),
+        (("nv.c:41:10: 警告：x", "nv.c:42:10: 错误：隐式声明函数"), "nv.c:42:10: 错误：隐式声明函数"),
+        (("nv.c:41:10: internal compiler error: Segmentation fault",), "nv.c:41:10: internal compiler error: Segmentation fault"),
+        (("  CC [M]  nvidia/nv.o", "make[1]: *** [Makefile:1516: _module_x] Error 2"),
+         "make[1]: *** [Makefile:1516: _module_x] Error 2"),
+    ],
+)  # fmt: skip
+def test_why_a_build_failed_in_the_words_of_other_tools_and_languages(
+    linux: Machine, lines: tuple[str, ...], error: str
+) -> None:
+    add(linux)
+    head = f"DKMS make.log for nvidia-550.54.15 for kernel {KERNEL} (x86_64)\nMon Nov  2 10:11:12 CET 2026"
+    linux.file("/var/lib/dkms/nvidia/550.54.15/build/make.log", "\n".join((head, *lines, "make: done")))
+    (found,) = linux.ask(module_files).dkms
+    assert (found.failed_for, found.error) == (KERNEL, error)
+
+
 @pytest.mark.parametrize("text", ["", "\0\xff", "DKMS make.log", "error:" * 100_000])
 def test_an_odd_log_of_a_build_does_no_harm(linux: Machine, text: str) -> None:
     add(linux)

@@ -125,6 +125,21 @@ def test_a_damaged_kernel_is_left_out(machine: Machine, home: Home, content: str
     assert look(machine, home).kernels == ()
 
 
+@pytest.mark.parametrize("program", ["/usr/bin/env", "/bin/sh", "conda", "{resource_dir}/helper.sh"])
+def test_a_program_that_is_no_python_may_start_any(machine: Machine, home: Home, program: str) -> None:
+    """`env python`, `conda run -n tf python`, a container, a script of the site that loads modules first."""
+    home.kernel("site", program)
+    [kernel] = look(machine, home).kernels
+    assert (kernel.interpreter.path, kernel.interpreter.is_target) == (program, None)
+    assert kernel.interpreter.exists
+
+
+def test_a_script_that_is_gone_starts_none(machine: Machine, home: Home) -> None:
+    home.kernel("site", "/opt/site/launch.sh")
+    [kernel] = look(machine, home).kernels
+    assert (kernel.interpreter.exists, kernel.interpreter.is_target) == (False, None)
+
+
 def test_a_shim_may_stand_for_any_python(machine: Machine, home: Home) -> None:
     home.kernel("pyenv", str(home.place / ".pyenv/shims/python"))
     [kernel] = look(machine, home).kernels
@@ -157,6 +172,22 @@ def test_the_editors_settings(machine: Machine, home: Home, value: str, is_targe
     file.write_text(f'{{\n  // chosen by hand\n  "python.defaultInterpreterPath": "{value}",\n}}\n')
     [setting] = look(machine, home).settings
     assert (setting.file, setting.interpreter.is_target) == (str(file), is_target)
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ('{"python.defaultInterpreterPath": "/x/python"}', "/x/python"),
+        ('{"editor.tabSize": 4, "python.pythonPath": "/x/python"}\r\n', "/x/python"),
+        ('{\n  // "python.pythonPath": "/x/python"\n}\n', None),
+    ],
+    ids=["one line", "behind another", "a comment"],
+)
+def test_settings_in_other_forms(machine: Machine, home: Home, text: str, path: str | None) -> None:
+    file = home.place / "project/.vscode/settings.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    assert [each.interpreter.path for each in look(machine, home).settings] == ([path] if path else [])
 
 
 @pytest.mark.parametrize(

@@ -86,11 +86,13 @@ def test_what_the_loader_says() -> None:
         "ERROR: ld.so: object '/opt/x.so' from LD_PRELOAD cannot be preloaded (wrong ELF class: ELFCLASS32): ignored.",
         "ERROR: ld.so: object '/opt/x.so' from LD_PRELOAD cannot be preloaded (wrong ELF class: ELFCLASS32): ignored.",
         "ERROR: ld.so: object '/opt/y.so' from /etc/ld.so.preload cannot be preloaded (file too short): ignored.",
+        "ERROR: ld.so: object 'libz.so' from LD_PRELOAD cannot be preloaded: ignored.",  # glibc 2.12 of CentOS 6
         "something else",
     ]
     assert failed_preloads(lines) == (
         FailedPreload(library="/opt/x.so", reason="wrong ELF class: ELFCLASS32"),
         FailedPreload(library="/opt/y.so", reason="file too short", named_in="/etc/ld.so.preload"),
+        FailedPreload(library="libz.so"),
     )
 
 

@@ -82,6 +82,12 @@ def test_each_kind_of_file_names_the_package(machine: Machine, folder: pathlib.P
         ("compose.yaml", "            - driver: nvidia\n              count: 1\n", "driver: nvidia"),
         ("compose.gpu.yaml", "              capabilities: [gpu]\n", "capabilities: [gpu"),
         (".devcontainer/devcontainer.json", '{"runArgs": ["--gpus", "all"]}', "--gpus"),
+        ("docker-compose.yml", "          - 'driver': 'nvidia'\n            'count': 1\n", "driver: nvidia"),
+        ("compose.yml", "            - capabilities:\n              - gpu\n", "capabilities: - gpu"),
+        ("compose.yml", "            - capabilities: [compute, utility, gpu]\n", "capabilities: [compute, utility, gpu"),
+        ("compose.yml", "    devices:\n      - nvidia.com/gpu=all\n", "nvidia.com/gpu=all"),
+        ("Dockerfile", "FROM --platform=linux/amd64 docker.io/nvidia/cuda:12.5.1-base\n",
+         "FROM --platform=linux/amd64 docker.io/nvidia/cuda:12.5.1-base"),
     ],
 )  # fmt: skip
 def test_containers_with_a_gpu(machine: Machine, folder: pathlib.Path, name: str, text: str, words: str) -> None:
@@ -99,12 +105,21 @@ def test_containers_with_a_gpu(machine: Machine, folder: pathlib.Path, name: str
         ("Dockerfile", "FROM tensorflow/tensorflow:2.15.0\n"),
         ("compose.yaml", "services:\n  db:\n    image: postgres\n"),
         ("compose.yaml", "#    runtime: nvidia\n"),
+        ("compose.yaml", "    capabilities: []\n    gpu_memory: 3\n"),
+        ("compose.yaml", "    capabilities:\n      - compute\n    labels:\n      - gpu\n"),
         ("notes.txt", "runtime: nvidia, tensorflow-gpu\n"),
     ],
 )
 def test_containers_for_other_work(machine: Machine, folder: pathlib.Path, name: str, text: str) -> None:
     (folder / name).write_text(text)
     assert read(machine, folder).gpu_containers == ()
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_a_file_that_windows_saved(machine: Machine, folder: pathlib.Path, encoding: str) -> None:
+    """PowerShell 5 writes `pip freeze > requirements.txt` in UTF-16, and pip reads it."""
+    (folder / "requirements.txt").write_bytes("tensorflow-gpu==2.10.1\r\nnumpy==1.26.4\r\n".encode(encoding))
+    assert [each.words for each in read(machine, folder).requirements] == ["tensorflow-gpu==2.10.1"]
 
 
 def test_condas_package_of_that_name_is_another(machine: Machine, folder: pathlib.Path) -> None:

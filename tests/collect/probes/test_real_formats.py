@@ -15,7 +15,7 @@ import pytest
 from tfgpu_doctor.collect.probes.container import container
 from tfgpu_doctor.collect.probes.driver import parse_version
 from tfgpu_doctor.collect.probes.kernel_lines import Clock, Line, read_log
-from tfgpu_doctor.collect.probes.kernel_messages import gather, understand
+from tfgpu_doctor.collect.probes.kernel_messages import RELEVANT, gather, understand
 from tfgpu_doctor.collect.probes.limits import limits
 from tfgpu_doctor.collect.probes.scheduler import scheduler
 from tfgpu_doctor.collect.probes.system import system
@@ -83,6 +83,15 @@ def test_the_moments_of_journalctl_and_dmesg(moment: str) -> None:
     (line,) = read_log(f"{moment} exp03.lan kernel: NVRM: Xid (PCI:0000:01:00): 79, GPU", ALL, Clock(now)).lines
     assert line.age_s is not None
     assert 59.0 <= line.age_s <= 60.0
+
+
+def test_an_older_kernel_prints_a_fault_of_the_iommu_in_two_lines() -> None:
+    rows = (
+        "Oct 18 10:00:00 host kernel: [  221.562629] AMD-Vi: Event logged [",
+        "Oct 18 10:00:00 host kernel: [  221.565929] IO_PAGE_FAULT device=05:00.0 domain=0x0012 address=0x00000000ff6101b0",
+    )
+    messages, _ = gather(read_log("\n".join(rows), RELEVANT, Clock(0.0)).lines)
+    assert [(each.kind, each.pci_address, each.count) for each in messages] == [("iommu_fault", "05:00.0", 1)]
 
 
 def test_an_older_dmesg_prints_the_rest_of_a_message_without_a_prefix() -> None:

@@ -107,7 +107,8 @@ def test_an_empty_model_name_is_no_name(machine: Machine) -> None:
         ('NAME="Arch Linux"\nPRETTY_NAME="Arch Linux"\nID=arch\n', "Arch Linux"),
         ("NAME=Fedora\nPRETTY_NAME=Fedora\n", "Fedora"),
         ('NAME="CentOS Linux"\nVERSION="7 (Core)"\n\nPRETTY_NAME="CentOS Linux 7 (Core)"\n', "CentOS Linux 7 (Core)"),
-        ('NAME="no pretty one"\n', ""),
+        ('NAME="no pretty one"\nVERSION="3 (three)"\n', "no pretty one 3 (three)"),
+        ("ID=x\n", ""),
         ("", ""),
         ("PRETTY_NAME=", ""),
     ],
@@ -115,6 +116,14 @@ def test_an_empty_model_name_is_no_name(machine: Machine) -> None:
 def test_the_distribution_is_its_pretty_name(machine: Machine, os_release: str, name: str) -> None:
     machine.file("/etc/os-release", os_release)
     assert machine.ask(system).distribution == name
+
+
+def test_os_release_without_a_file_in_etc(machine: Machine) -> None:
+    """As Clear Linux has it, and os-release(5) says."""
+    machine.file("/usr/lib/os-release", UBUNTU)
+    assert machine.ask(system).distribution == "Ubuntu 24.04.1 LTS"
+    machine.file("/etc/os-release", "PRETTY_NAME='Another 1'\n")
+    assert machine.ask(system).distribution == "Another 1"
 
 
 def test_os_release_behind_its_usual_link_is_read(machine: Machine) -> None:

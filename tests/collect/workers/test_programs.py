@@ -460,8 +460,14 @@ def test_the_library_path_that_activation_sets_is_told(
         ('["env_vars"]', "", {}),
         ('{"env_vars": ', "", {}),
         ("[" * 100_000, "", {}),
+        ("{}", "LD_LIBRARY_PATH=/a\nXLA_FLAGS=--b\nexport LD_LIBRARY_PATH XLA_FLAGS\n",
+         {"LD_LIBRARY_PATH": "/a", "XLA_FLAGS": "--b"}),
+        ("{}", "LD_LIBRARY_PATH=/a:$LD_LIBRARY_PATH; export LD_LIBRARY_PATH\r\n", {"LD_LIBRARY_PATH": "/a:$LD_LIBRARY_PATH"}),
+        ("{}", "export  LD_LIBRARY_PATH=$(python -c 'import x; print(1)')/lib\n",
+         {"LD_LIBRARY_PATH": "$(python -c 'import x; print(1)')/lib"}),
+        ("{}", "LD_LIBRARY_PATH=/not/exported\nexport PATH\nexport XLA_FLAGS\n", {}),
     ],
-)
+)  # fmt: skip
 def test_the_variables_that_conda_saves_are_told(  # by `conda env config vars set`
     state: str,
     script: str,

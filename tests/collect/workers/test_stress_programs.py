@@ -190,6 +190,21 @@ def test_a_word_that_changed_is_counted_and_shown(
     assert row["example"].startswith("chunk 1, word 7: wrote 0x")
 
 
+def test_loading_the_kernels_takes_none_of_the_time(tf: Any, np: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, clock = stress_memory.Writer.content, [0.0]
+
+    def content(self: Any, pattern: str, place: int) -> Any:
+        clock[0] += 100.0 if not clock[0] else 0.0  # the first kernel has to be loaded
+        return real(self, pattern, place)
+
+    monkeypatch.setattr(stress_memory.Writer, "content", content)
+    monkeypatch.setattr(stress_memory.time, "monotonic", lambda: clock[0])
+    row: dict[str, Any] = stress_memory.try_pattern(tf, np, HERE, "0x55", 32 << 20, 1.0)
+    size = stress_memory.chunk_words(32 << 20) * stress_memory.WORD_BYTES
+    assert row["tested_bytes"] == (32 << 20) - stress_memory.KEPT_CHUNKS * size
+    assert row["seconds"] == 0.0
+
+
 def test_where_no_more_fits_the_rest_is_tested(tf: Any, np: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     real = stress_memory.Writer.content
 
