@@ -198,7 +198,7 @@ def test_loading_the_kernels_takes_none_of_the_time(tf: Any, np: Any, monkeypatc
         return real(self, pattern, place)
 
     monkeypatch.setattr(stress_memory.Writer, "content", content)
-    monkeypatch.setattr(stress_memory.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(stress_memory, "time", types.SimpleNamespace(monotonic=lambda: clock[0]))
     row: dict[str, Any] = stress_memory.try_pattern(tf, np, HERE, "0x55", 32 << 20, 1.0)
     size = stress_memory.chunk_words(32 << 20) * stress_memory.WORD_BYTES
     assert row["tested_bytes"] == (32 << 20) - stress_memory.KEPT_CHUNKS * size
