@@ -27,7 +27,7 @@ from tfgpu_doctor.rehearse.machine import SimulatedMachine, read_machine
 # Further marks of containers and batch jobs, which the machine that runs the tests may bear.
 _MARKS = ("KUBERNETES", "APPTAINER", "SINGULARITY", "LSB_", "PBS_", "XLA_", "container")
 _PATH = "/usr/bin:/bin:/usr/sbin:/sbin"  # a ptxas of this machine's own would be XLA's first choice
-_DEADLINE_S = 180
+_DEADLINE_S = 600
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def loader_says(target: pathlib.Path, **variables: str) -> tuple[set[str], dict[
     done = subprocess.run(
         [target / "bin/python", "-c", USE],
         env=clean_environment(LD_DEBUG="libs", TF_CPP_MIN_LOG_LEVEL="3", **variables),
-        capture_output=True, text=True, timeout=180, check=True, errors="replace",
+        capture_output=True, text=True, timeout=600, check=True, errors="replace",
     )  # fmt: skip
     loaded = {os.path.basename(path): os.path.realpath(path) for path in _LOADED.findall(done.stderr)}
     return set(_ASKED.findall(done.stderr)), loaded

@@ -66,7 +66,7 @@ def run_doctor(
 def start_doctor(
     *arguments: str,
     cwd: pathlib.Path | None = None,
-    timeout_s: float = 180,
+    timeout_s: float = 600,
     stdin: str | None = None,
     environment: Mapping[str, str] | None = None,
     **variables: str,
