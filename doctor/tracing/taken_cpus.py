@@ -11,25 +11,28 @@ _BUSY = 0.9  # of the CPUs, by all together: else a thread that waits for one ha
 _QUEUED, _LEAST = 0.25, 0.1  # of what the program gets, and in CPUs: what its threads wait for
 _THROTTLED = 0.1  # of the periods: then what waits for the quota is in the kernel's queues, too
 _MOST_CPUS = 1 << 16
-# What takes longer where threads wait for a CPU, and is told by time alone. Python is seen by looks at it, and operations and
-# compilations are counted.
-_NEED_CPUS = (
-    "input_cpu_bound", "input_serial_map", "input_per_element", "input_no_prefetch", "input_shuffle", "launch_bound",
-    "epoch_end", "uneven_steps",
+# What takes longer where threads wait for a CPU, and is told by time alone: work in turn with the computation, and what goes on
+# beside it, or hands over from thread to thread. Operations and compilations are counted.
+_IN_TURN = ("input_no_prefetch", "epoch_end", "uneven_steps")
+_BESIDE = (
+    "input_python", "input_serial_map", "input_slow_source", "input_cpu_bound", "input_per_element", "input_shuffle",
+    "launch_bound",
 )  # fmt: skip
 
 
 class TakenCpus(msgspec.Struct):
     """CPUs used on average by the program (`own`) and by `others`, of the `allowed` ones that it may run on.
 
-    `interrupts`: what the kernel needed for them. `queued`: threads of the program that waited for a CPU, on average.
-    `throttled`: the share of the periods in which a quota was used up. None where it is not known.
+    `interrupts`: what the kernel needed for them. `stolen`: CPUs that other virtual machines had meanwhile. `queued`: threads of
+    the program that waited for a CPU, on average. `throttled`: the share of the periods in which a quota was used up. None where
+    it is not known.
     """
 
     allowed: float = 0
     own: float | None = None
     others: float | None = None
     interrupts: float = 0
+    stolen: float = 0
     queued: float | None = None
     throttled: float | None = None
 
@@ -38,13 +41,20 @@ class TakenCpus(msgspec.Struct):
         """How much more CPU time the program would get without the others, at most; 1 where none of them is in its way."""
         if self.own is None or self.others is None or self.queued is None or (self.throttled or 0.0) >= _THROTTLED:
             return 1.0
-        whole = self.allowed
-        if not (0 < whole <= _MOST_CPUS and 0 <= self.own <= 2 * whole and 0 <= self.others <= 2 * whole):
+        whole, taken = self.allowed, self.others + self.stolen
+        possible = all(0 <= each <= 2 * whole for each in (self.own, self.others, self.stolen))
+        if not (0 < whole <= _MOST_CPUS and possible):
             return 1.0
-        busy = self.own + self.others + self.interrupts >= _BUSY * whole and self.others >= _TAKEN * whole
-        if not busy or self.queued < max(_LEAST, _QUEUED * self.own):
+        busy = self.own + taken + self.interrupts >= _BUSY * whole and taken >= _TAKEN * whole
+        if not busy or self._waited < max(_LEAST, _QUEUED * self.own):
             return 1.0
-        return 1 + min(self.queued, self.others) / max(self.own, _LEAST)
+        return 1 + self._waited / max(self.own, _LEAST)
+
+    @property
+    def _waited(self) -> float:
+        """CPUs that the program would have used besides; of the stolen ones its part."""
+        own, others = self.own or 0.0, self.others or 0.0
+        return min(self.queued or 0.0, others) + self.stolen * own / max(own + others, _LEAST)
 
     @property
     def said(self) -> str:
@@ -55,13 +65,13 @@ class TakenCpus(msgspec.Struct):
                 f"in {share} of the periods of this recording the quota of CPU time was used up: raise it, if it is not meant so "
                 "(docker's --cpus, limits.cpu of a pod)"
             )
-        if self.own is None or self.others is None or self.queued is None or self.factor == 1.0:
+        if self.own is None or self.others is None or self.factor == 1.0:
             return ""
-        waited = min(self.queued, self.others)
+        stolen = f", and other virtual machines {self.stolen:.1f}," if self.stolen >= _LEAST else ""
         return (
-            f"while this was recorded, processes other than the program used {self.others:.1f} of the "
-            f"{amount(round(self.allowed), 'CPU')} that it may run on, and its threads waited for {waited:.1f} more than the "
-            f"{self.own:.1f} that they got: without them its steps may be shorter"
+            f"while this was recorded, processes other than the program used {self.others:.1f}{stolen} of the "
+            f"{amount(round(self.allowed), 'CPU')} that it may run on, and its threads waited for {self._waited:.1f} more than "
+            f"the {self.own:.1f} that they got: without them its steps may be shorter"
         )
 
     @property
@@ -72,9 +82,14 @@ class TakenCpus(msgspec.Struct):
         )
 
     def explain(self, label: str, share: float, high: float) -> bool:
-        """Whether a cause of this share may be none, below `high`, on CPUs that nobody else uses."""
+        """Whether a cause of this share may be none, below `high`, on CPUs that nobody else uses.
+
+        Work in turn would take that much less time. Of the rest it is only known that a step takes so much less at best, and
+        all of that may be this wait: a healthy training waited in 68 % of the time for batches while it got a sixth of the
+        CPU time that it wanted, and another in 56 % for the start of operations, with a third.
+        """
         factor = self.factor
-        if factor == 1.0 or label not in _NEED_CPUS:
+        if factor == 1.0 or label not in (*_IN_TURN, *_BESIDE):
             return False
-        left = share / factor
+        left = share / factor if label in _IN_TURN else max(0.0, 1 / factor - (1 - share))
         return left < high * (left + 1 - share)

@@ -48,6 +48,7 @@ class Machine:
         self.monkeypatch = monkeypatch
         self.run_on({5})
         self.has_child(False)
+        self.process(1, parent=0, group=1)
         self.uses()
         self.write("7/cgroup", "0::/pod/box\n")
 
@@ -56,8 +57,23 @@ class Machine:
         self.monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: cpus)
 
     def has_child(self, there: bool) -> None:
-        """Set whether the program has a child."""
+        """Set whether the program has a child, where /proc does not list it."""
         self.monkeypatch.setattr(processors, "_has_child", lambda: there)
+
+    def process(
+        self, pid: int, *, parent: int = 7, group: int = 7, own: float = 0, ended: float = 0, children: str = "",
+        queued_ns: int = 0, ran_ns: int = 9,
+    ) -> None:  # fmt: skip
+        """Write the files of a process with one thread; seconds that it used, and its children that have ended."""
+        ticks = [round(each * HERTZ) for each in (0, own, 0, ended)]
+        self.write(
+            f"{pid}/stat",
+            f"{pid} (python) x) S {parent} {group} 7 0 -1 4194560 900 0 0 0 {{}} {{}} {{}} {{}} 20 0 9 0 5 6 7".format(
+                *ticks
+            ),
+        )
+        self.write(f"{pid}/task/{pid}/schedstat", f"{ran_ns} {queued_ns} 7\n")
+        self.write(f"{pid}/task/{pid}/children", children)
 
     def write(self, name: str, text: str) -> None:
         """Write a file below /proc."""
@@ -70,14 +86,14 @@ class Machine:
         ended: float = 0,
         busy: float = 0,
         interrupts: float = 0,
+        stolen: float = 0,
         queued_ns: int = 0,
         ran_ns: int = 9,
+        children: str = "",
     ) -> None:
         """Seconds of the CPU that the program, its children that have ended, all together and interrupts have used."""
-        ticks = [round(each * HERTZ) for each in (0, own, 0, ended)]
-        self.write("7/stat", "7 (python) x) S 1 7 7 0 -1 4194560 900 0 0 0 {} {} {} {} 20 0 9 0 5 6 7".format(*ticks))
-        self.write("7/task/7/schedstat", f"{ran_ns} {queued_ns} 7\n")
-        row = f"{round(busy * HERTZ)} 0 0 500 600 {round(interrupts * HERTZ)} 0 800 0 0"
+        self.process(7, parent=1, own=own, ended=ended, children=children, queued_ns=queued_ns, ran_ns=ran_ns)
+        row = f"{round(busy * HERTZ)} 0 0 500 600 {round(interrupts * HERTZ)} 0 {round(stolen * HERTZ)} 0 0"
         self.write("stat", f"cpu  9 9 9 9 9 9 9 0 0 0\ncpu4 700 7 7 7 7 7 7 0 0 0\ncpu5 {row}\nintr 5 6\n")
 
     def quota(self, group: str, periods: int, throttled: int) -> None:
@@ -102,16 +118,89 @@ def test_what_is_counted(machine: Machine) -> None:
     machine.at_s += 4.0
     machine.uses(own=1.2, busy=3.6, interrupts=0.2, queued_ns=2_000_000_000)
     found = between(before, machine.counted())
-    assert found == pytest.approx({"allowed": 1, "own": 0.3, "others": 0.6, "interrupts": 0.05, "queued": 0.5})
+    known = {"allowed": 1, "own": 0.3, "others": 0.6, "interrupts": 0.05, "stolen": 0.0, "queued": 0.5}
+    assert found == pytest.approx(known)
 
 
 @linux
-@pytest.mark.parametrize(("child", "ended"), [(True, 0.0), (False, 0.5)])
-def test_with_processes_of_its_own_nothing_is_said_of_others(machine: Machine, child: bool, ended: float) -> None:
+def test_what_other_virtual_machines_take(machine: Machine) -> None:
     before = machine.counted()
     machine.at_s += 4.0
+    machine.uses(own=1.2, busy=1.2, stolen=2.0)
+    assert between(before, machine.counted())["stolen"] == pytest.approx(0.5)
+
+
+@linux
+@pytest.mark.parametrize("group", [7, 9])
+def test_its_own_processes_are_not_others(machine: Machine, group: int) -> None:
+    """Workers of Keras or of the program, whatever group they made for themselves."""
+    machine.process(8, group=group, own=5.0)
+    machine.uses(children="8 ")
+    before = machine.counted()
+    machine.at_s += 4.0
+    machine.process(8, group=group, own=7.0, queued_ns=1_000_000_000)
+    machine.uses(children="8 ", own=0.4, busy=3.6, queued_ns=200_000_000)
+    found = between(before, machine.counted())
+    assert found["own"] == pytest.approx(0.6)
+    assert found["others"] == pytest.approx(0.3)
+    assert found["queued"] == pytest.approx(0.3)
+
+
+@linux
+def test_one_that_has_ended_meanwhile(machine: Machine) -> None:
+    """Its parent has its time then: what it used before the recording is no part of it."""
+    machine.process(8, own=5.0)
+    machine.uses(children="8 ")
+    before = machine.counted()
+    machine.at_s += 4.0
+    machine.uses(own=0.4, ended=6.0, busy=3.6)
+    assert between(before, machine.counted())["own"] == pytest.approx(0.35)
+
+
+@linux
+def test_one_that_has_begun_meanwhile(machine: Machine) -> None:
+    before = machine.counted()
+    machine.at_s += 4.0
+    machine.process(8, own=1.0)
+    machine.uses(own=0.4, busy=3.6, children="8 ")
+    assert between(before, machine.counted())["own"] == pytest.approx(0.35)
+
+
+@linux
+@pytest.mark.parametrize(("group", "own"), [(7, 0.6), (6, 0.1)])
+def test_what_the_same_command_started_is_its_own(machine: Machine, group: int, own: float) -> None:
+    """Another rank, started by the same script; not one whose shell made a group for each."""
+    machine.process(6, parent=1, group=group, children="7 8 ")
+    machine.process(8, parent=6, group=group)
+    machine.process(7, parent=6)
+    before = machine.counted()
+    machine.at_s += 4.0
+    machine.process(8, parent=6, group=group, own=2.0)
+    machine.uses(own=0.4, busy=3.6)
+    machine.process(7, parent=6, own=0.4)
+    assert between(before, machine.counted())["own"] == pytest.approx(own)
+
+
+@linux
+@pytest.mark.parametrize(("child", "known"), [(True, False), (False, True)])
+def test_a_kernel_that_does_not_list_children(machine: Machine, child: bool, known: bool) -> None:
+    (machine.proc / "7/task/7/children").unlink()
     machine.has_child(child)
-    machine.uses(own=0.4, ended=ended, busy=3.8)
+    before = machine.counted()
+    machine.at_s += 4.0
+    machine.process(7, parent=1, own=0.4)
+    (machine.proc / "7/task/7/children").unlink()
+    assert ("own" in between(before, machine.counted())) is known
+
+
+@linux
+def test_too_many_processes_to_look_at(machine: Machine) -> None:
+    for pid in range(100, 200):
+        machine.process(pid)
+    machine.uses(children=" ".join(map(str, range(100, 200))))
+    machine.has_child(True)
+    before = machine.counted()
+    machine.at_s += 4.0
     assert between(before, machine.counted()) == {}
 
 
@@ -179,10 +268,11 @@ def test_a_machine_that_tells_nothing(machine: Machine, stat: str) -> None:
 
 @linux
 def test_another_process_is_seen() -> None:
-    """Beside a real one that is always busy."""
-    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+    """Beside a real one that is always busy; each is a command of its own, as a shell would start it."""
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True) as busy:
         try:
-            done = subprocess.run([sys.executable, "-c", MEASURING], stdout=subprocess.PIPE, text=True, check=True)
+            measuring = [sys.executable, "-c", MEASURING]
+            done = subprocess.run(measuring, stdout=subprocess.PIPE, text=True, check=True, start_new_session=True)
         finally:
             busy.kill()
     found = json.loads(done.stdout)
@@ -200,9 +290,15 @@ def test_a_child_is_seen() -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as child:
         beside = counted()
         child.kill()
+    after = counted()
+    assert before is not None
     assert beside is not None
-    assert beside.alone is False
-    assert "own" not in between(before, beside)
+    assert after is not None
+    if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+        assert child.pid in beside.processes
+        assert child.pid not in {*before.processes, *after.processes}
+    else:
+        assert not beside.processes
 
 
 @pytest.mark.parametrize(
@@ -211,6 +307,10 @@ def test_a_child_is_seen() -> None:
         ({}, 3.4),
         ({"queued": 9.0}, 4.0),  # no more than the others leave
         ({"interrupts": 0.3, "others": 1.2}, 3.4),
+        ({"others": 0.0, "own": 1.0, "stolen": 0.9, "queued": 0.0}, 1.9),
+        ({"others": 0.5, "own": 0.5, "stolen": 0.9, "queued": 0.5}, 2.9),  # half of what was stolen was the program's
+        ({"others": 0.1, "own": 1.6, "stolen": 0.2, "queued": 0.5}, 1.0),
+        ({"stolen": 1e300}, 1.0),
         ({"queued": 0.3}, 1.6),
         ({"queued": 0.12}, 1.0),
         ({"own": 0.3, "others": 1.6, "queued": 0.09}, 1.0),  # next to nothing
@@ -255,6 +355,45 @@ def test_on_cpus_of_its_own_it_is_sure(tmp_path: pathlib.Path) -> None:
     assert "other processes" not in f"{report.causes} {report.notes}"
 
 
+def test_a_pipeline_that_works_ahead_may_have_been_hidden(tmp_path: pathlib.Path) -> None:
+    """Two thirds of the time is waiting; with 3.4 times as much of the CPUs the pipeline would be done before the step is."""
+    report = judged(tmp_path, TAKEN, input_ms=14.0, compute_ms=5.0)
+    assert report.verdict == "input_serial_map"
+    assert 0.6 < report.causes[0].share < 0.75
+    assert report.causes[0].confidence == "low"
+    assert report.causes[0].evidence[-1] == SAID + DOUBT
+
+
+@pytest.mark.parametrize(
+    ("label", "share", "sure"),
+    [
+        ("input_cpu_bound", 0.68, False),
+        ("input_cpu_bound", 0.95, True),
+        ("input_python", 0.68, False),
+        ("input_python", 0.95, True),
+        ("input_slow_source", 0.68, False),
+        ("input_no_prefetch", 0.45, False),
+        ("input_no_prefetch", 0.68, True),  # it works while the step waits, and would then take less of each
+        ("launch_bound", 0.68, False),
+        ("launch_bound", 0.95, True),
+        ("eager", 0.3, True),
+        ("retracing", 0.3, True),
+        ("input_memory", 0.3, True),
+    ],
+)
+def test_what_others_may_explain(label: str, share: float, sure: bool) -> None:
+    assert TakenCpus(**TAKEN).explain(label, share, 0.2) is not sure
+    assert not TakenCpus(**QUIET).explain(label, share, 0.2)
+
+
+@pytest.mark.parametrize("queued", [0.5, 7.0, 60.0])
+def test_threads_that_wait_for_the_program_itself(queued: float) -> None:
+    """More threads than CPUs, or processes of its own: what they wait for is its own doing."""
+    own_doing = TakenCpus(allowed=2, own=1.95, others=0.05, queued=queued)
+    assert own_doing.factor == 1.0
+    assert not own_doing.explain("input_serial_map", 0.25, 0.2)
+
+
 def test_a_great_one_stays_sure_and_the_note_says_it(tmp_path: pathlib.Path) -> None:
     report = judged(tmp_path, TAKEN, input_ms=40.0, compute_ms=2.0)
     assert report.causes[0].confidence == "high"
@@ -265,6 +404,12 @@ def test_a_training_without_a_bottleneck_stays_without(tmp_path: pathlib.Path) -
     report = judged(tmp_path, TAKEN, input_ms=0.2)
     assert report.verdict == "compute_bound"
     assert SAID in report.notes
+
+
+def test_other_virtual_machines_are_named(tmp_path: pathlib.Path) -> None:
+    report = judged(tmp_path, {**TAKEN, "others": 0.4, "stolen": 1.0, "queued": 0.4})
+    assert report.causes[0].confidence == "low"
+    assert "used 0.4, and other virtual machines 1.0, of the 2 CPUs" in report.causes[0].evidence[-1]
 
 
 def test_a_quota_that_was_used_up_is_noted(tmp_path: pathlib.Path) -> None:

@@ -8,28 +8,37 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 _HERTZ = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-_MOST_THREADS = 512  # each has a file to read
+_MOST_THREADS = 512  # of all processes together; each has files to read
+_MOST_PROCESSES = 64
 _MOST_GROUPS = 16
 _MOST_BYTES = 1 << 20  # of /proc/stat: a line for each CPU, and a number for each interrupt
-# user, nice, system, idle, waiting for a disk, hard and soft interrupts: https://man7.org/linux/man-pages/man5/proc_stat.5.html
-_CPU_ROW = re.compile(rb"^cpu(\d{1,9})((?: +\d{1,18}){7})\b", re.MULTILINE)
-# Behind the name in https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html: the program's own ticks, and those of children
-# that have ended.
-_OWN, _OF_CHILDREN = slice(11, 13), slice(13, 15)
+# user, nice, system, idle, waiting for a disk, hard and soft interrupts, stolen by other virtual machines:
+# https://man7.org/linux/man-pages/man5/proc_stat.5.html
+_CPU_ROW = re.compile(rb"^cpu(\d{1,9})((?: +\d{1,18}){8})\b", re.MULTILINE)
+# Behind the name in https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html: the parent, the group, the process's own ticks,
+# those of children that have ended, and when it began.
+_PARENT, _GROUP, _OWN, _OF_CHILDREN, _BEGAN = 1, 2, slice(11, 13), slice(13, 15), 19
 _PERIODS = re.compile(rb"^nr_periods (\d{1,18})\nnr_throttled (\d{1,18})$", re.MULTILINE)
+
+
+class _Process(NamedTuple):
+    pid: int  # as /proc counts
+    began: int
+    parent: int
+    group: int
+    own: int  # ticks
+    ended: int  # ticks of children that have ended
 
 
 class _Counted(NamedTuple):
     at_s: float
-    alone: bool  # the program has no child now
-    own: int  # ticks
-    ended: int  # ticks of children that have ended
+    processes: Dict[int, _Process]  # of the program; none where they cannot be told from those of others
     cpus: Dict[
-        int, Tuple[int, int]
-    ]  # of each that it may run on: the ticks of programs and the kernel, and those of interrupts
+        int, Tuple[int, int, int]
+    ]  # of each that it may run on: the ticks of programs and the kernel, those of interrupts, and stolen ones
     queued_ns: Dict[int, int]  # by thread: how long it could run, and waited for a CPU
     periods: Dict[str, Tuple[int, int]]  # by control group: those of a quota, and those in which it was used up
 
@@ -37,13 +46,14 @@ class _Counted(NamedTuple):
 def counted(proc: str = "/proc/self", machine: str = "/proc", groups: str = "/sys/fs/cgroup") -> Optional[_Counted]:
     """The counters now; None where they cannot be read. `proc` is the folder of the process in /proc, `machine` that of all."""
     try:
-        words = _read(os.path.join(proc, "stat")).rpartition(b")")[2].split()
-        if len(words) < _OF_CHILDREN.stop:
+        rows, at_s = _read(os.path.join(machine, "stat")), time.monotonic()
+        mine = _process(proc)
+        if mine is None:
             return None
-        at_s, rows = time.monotonic(), _read(os.path.join(machine, "stat"))
-        own, ended = (sum(map(int, words[each])) for each in (_OWN, _OF_CHILDREN))
+        processes = _of_program(mine, machine)
         cpus = _cpus(rows, os.sched_getaffinity(os.getpid()))
-        return _Counted(at_s, not _has_child(), own, ended, cpus, _waits(proc), _quota_periods(proc, groups))
+        waits = _waits(processes, machine) if processes else {}
+        return _Counted(at_s, processes, cpus, waits, _quota_periods(proc, groups))
     except Exception:  # noqa: BLE001 - the program is another's; what an odd /proc holds is not known
         return None
 
@@ -51,9 +61,9 @@ def counted(proc: str = "/proc/self", machine: str = "/proc", groups: str = "/sy
 def between(before: Optional[_Counted], now: Optional[_Counted]) -> Dict[str, Any]:
     """CPUs used on average by the program (`own`) and by `others`, of the `allowed` ones that it may run on.
 
-    `interrupts`: CPUs that the kernel needed for them. `queued`: threads of the program that waited for a CPU, on average.
-    `throttled`: the share of the periods in which a quota was used up. What is not known is left out: all of it where the program
-    has other processes, since only its own can be told from those of others.
+    `interrupts`: CPUs that the kernel needed for them. `stolen`: CPUs that other virtual machines had meanwhile. `queued`:
+    threads of the program that waited for a CPU, on average. `throttled`: the share of the periods in which a quota was used
+    up. What is not known is left out.
     """
     if before is None or now is None or not now.at_s > before.at_s:
         return {}
@@ -62,12 +72,13 @@ def between(before: Optional[_Counted], now: Optional[_Counted]) -> Dict[str, An
     shares = _throttled(before, now)
     if shares:
         found["throttled"] = max(shares)
-    alone = before.alone and now.alone and before.ended == now.ended
-    if not alone or not now.cpus or before.cpus.keys() != now.cpus.keys() or not before.queued_ns or not now.queued_ns:
+    told = before.processes and now.processes and before.queued_ns and now.queued_ns
+    if not told or not now.cpus or before.cpus.keys() != now.cpus.keys():
         return found
-    own = (now.own - before.own) / _HERTZ / seconds
-    busy, interrupts = (
-        sum(now.cpus[cpu][place] - before.cpus[cpu][place] for cpu in now.cpus) / _HERTZ / seconds for place in (0, 1)
+    own = _ticks_used(before, now) / _HERTZ / seconds
+    busy, interrupts, stolen = (
+        sum(now.cpus[cpu][place] - before.cpus[cpu][place] for cpu in now.cpus) / _HERTZ / seconds
+        for place in (0, 1, 2)
     )
     waited_ns = sum(max(0, each - before.queued_ns.get(thread, 0)) for thread, each in now.queued_ns.items())
     found.update(
@@ -75,20 +86,87 @@ def between(before: Optional[_Counted], now: Optional[_Counted]) -> Dict[str, An
         own=own,
         others=max(0.0, busy - own),
         interrupts=interrupts,
+        stolen=max(0.0, stolen),
         queued=waited_ns / 1e9 / seconds,
     )
     return found
 
 
-def _cpus(rows: bytes, allowed: Set[int]) -> Dict[int, Tuple[int, int]]:
-    """By CPU; neither idle nor waiting for a disk, nor stolen by other virtual machines; `user` and `nice` include guests.
+def _ticks_used(before: _Counted, now: _Counted) -> int:
+    """By the program, with its processes that began or ended meanwhile.
+
+    The time of one that ended goes to the parent that waits for it, and is lost if none does: what the living used is then
+    closer. Both are lower bounds.
+    """
+    living = 0
+    for pid, each in now.processes.items():
+        earlier = before.processes.get(pid)
+        living += each.own - (earlier.own if earlier and earlier.began == each.began else 0)
+    with_ended = [sum(each.own + each.ended for each in look.processes.values()) for look in (before, now)]
+    return max(0, living, with_ended[1] - with_ended[0])
+
+
+def _process(folder: str) -> Optional[_Process]:
+    name, _, rest = _read(os.path.join(folder, "stat")).rpartition(b")")
+    words = rest.split()
+    if len(words) <= _BEGAN:
+        return None
+    own, ended = (sum(map(int, words[each])) for each in (_OWN, _OF_CHILDREN))
+    began, parent, group = (int(words[each]) for each in (_BEGAN, _PARENT, _GROUP))
+    return _Process(int(name.split()[0]), began, parent, group, own, ended)
+
+
+def _of_program(mine: _Process, machine: str) -> Dict[int, _Process]:
+    """The processes of the program: this one, those that started it, as far as they are of its group, and all below them.
+
+    A group is what a shell, or the doctor, started by one command: other ranks on this machine, workers of tf.data's service.
+    Nothing where they cannot be listed.
+    """
+    top = mine
+    for _ in range(_MOST_PROCESSES):
+        above = _process(os.path.join(machine, str(top.parent)))
+        if above is None or above.group != mine.group:
+            break
+        top = above
+    found: Dict[int, _Process] = {}
+    left = [top.pid]
+    while left:
+        pid = left.pop()
+        each = _process(os.path.join(machine, str(pid)))
+        if each is None or pid in found:  # it has ended meanwhile
+            continue
+        found[pid] = each
+        below = _children(os.path.join(machine, str(pid)))
+        if below is None or len(found) > _MOST_PROCESSES:
+            return {} if _has_child() else {mine.pid: mine}
+        left += below
+    return found if mine.pid in found else {}
+
+
+def _children(folder: str) -> Optional[List[int]]:
+    """Those of all threads of a process; None if the kernel does not tell (CONFIG_PROC_CHILDREN)."""
+    files = [os.path.join(folder, "task", thread, "children") for thread in _threads(folder)]
+    if files and not os.path.exists(files[0]):
+        return None
+    return [int(child) for file in files for child in _read(file).split()]
+
+
+def _threads(folder: str) -> List[str]:
+    try:
+        return os.listdir(os.path.join(folder, "task"))
+    except OSError:  # it has ended, or is another user's
+        return []
+
+
+def _cpus(rows: bytes, allowed: Set[int]) -> Dict[int, Tuple[int, int, int]]:
+    """By CPU; neither idle nor waiting for a disk; `user` and `nice` include guests.
 
     Empty if one is not named: lxcfs gives the CPUs of a container new numbers.
     """
     found = {}
     for number, ticks in _CPU_ROW.findall(rows):
-        user, nice, system, _, _, hard, soft = map(int, ticks.split())
-        found[int(number)] = user + nice + system, hard + soft
+        user, nice, system, _, _, hard, soft, stolen = map(int, ticks.split())
+        found[int(number)] = user + nice + system, hard + soft, stolen
     return {cpu: found[cpu] for cpu in allowed} if allowed <= found.keys() else {}
 
 
@@ -101,15 +179,19 @@ def _has_child() -> bool:
     return True
 
 
-def _waits(proc: str) -> Dict[int, int]:
+def _waits(processes: Iterable[int], machine: str) -> Dict[int, int]:
     """By thread, in ns: https://docs.kernel.org/scheduler/sched-stats.html. Empty for many, or if none is counted."""
-    threads = os.listdir(os.path.join(proc, "task"))
-    found, ran = {}, False
-    for thread in threads if len(threads) <= _MOST_THREADS else ():
-        words = _read(os.path.join(proc, "task", thread, "schedstat")).split()
-        if len(words) == 3:
-            found[int(thread)] = int(words[1])
-            ran = ran or words[0] != b"0"
+    found: Dict[int, int] = {}
+    ran = False
+    for folder in (os.path.join(machine, str(pid)) for pid in processes):
+        threads = _threads(folder)
+        if len(found) + len(threads) > _MOST_THREADS:
+            return {}
+        for thread in threads:
+            words = _read(os.path.join(folder, "task", thread, "schedstat")).split()
+            if len(words) == 3:
+                found[int(thread)] = int(words[1])
+                ran = ran or words[0] != b"0"
     return found if ran else {}
 
 
