@@ -57,12 +57,7 @@ def bus_reports_no_errors(pci: Pci, knowledge: Knowledge, kernel_log: KernelLog 
                 cause="hardware_faulty_gpu",
                 severity="warning" if news and not lost else "info",
                 confidence="medium" if fatal else "low",
-                evidence=(
-                    f"/sys/bus/pci/devices/{gpu.address}/aer_dev_* counts {gpu.errors or 'none'}, that of the port "
-                    f"{gpu.port or 'above it'} counts {gpu.port_errors or 'none'}",
-                    *(f"{ago(each.last_age_s)}: {each.text}" for each in fatal[:2]),
-                    *([f"{corrected:.0f} corrected errors per hour"] if corrected else ()),
-                ),
+                evidence=_counters(gpu, fatal, corrected),
                 fix=Fix(_SEAT),
                 devices=(device_of(gpu),),
                 figures=figures_of(
@@ -83,6 +78,15 @@ def bus_reports_no_errors(pci: Pci, knowledge: Knowledge, kernel_log: KernelLog 
         else:
             unknown.append(f"the kernel provides no error counters for {gpu.address}")
     yield from tell_missing("; ".join(unknown), found=found)
+
+
+def _counters(gpu: PciDevice, fatal: list[KernelMessage], corrected: float | None) -> tuple[str, ...]:
+    return (
+        f"/sys/bus/pci/devices/{gpu.address}/aer_dev_* counts {gpu.errors or 'none'}, that of the port "
+        f"{gpu.port or 'above it'} counts {gpu.port_errors or 'none'}",
+        *(f"{ago(each.last_age_s)}: {each.text}" for each in fatal[:2]),
+        *([f"{corrected:.0f} corrected errors per hour"] if corrected else ()),
+    )
 
 
 def _uncorrected(gpu: PciDevice, kernel_log: KernelLog | None) -> list[KernelMessage]:

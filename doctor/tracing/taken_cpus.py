@@ -5,10 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from tfgpu_doctor.model.amounts import amount
+from tfgpu_doctor.model.cpu_contention import LEAST_CPUS, all_are_busy, factor, others_take, share_without
 
-_TAKEN = 0.25  # of the CPUs, by others
-_BUSY = 0.9  # of the CPUs, by all together: else a thread that waits for one has another reason
-_QUEUED, _LEAST = 0.25, 0.1  # of what the program gets, and in CPUs: what its threads wait for
+_QUEUED = 0.25  # of what the program gets: what its threads wait for
 _THROTTLED = 0.1  # of the periods: then what waits for the quota is in the kernel's queues, too
 _MOST_CPUS = 1 << 16
 # What takes longer where threads wait for a CPU, and is told by time alone: work in turn with the computation, and what goes on
@@ -45,16 +44,16 @@ class TakenCpus(msgspec.Struct):
         possible = all(0 <= each <= 2 * whole for each in (self.own, self.others, self.stolen))
         if not (0 < whole <= _MOST_CPUS and possible):
             return 1.0
-        busy = self.own + taken + self.interrupts >= _BUSY * whole and taken >= _TAKEN * whole
-        if not busy or self._waited < max(_LEAST, _QUEUED * self.own):
+        if not others_take(taken, whole) or not all_are_busy(self.own + taken + self.interrupts, whole):
             return 1.0
-        return 1 + self._waited / max(self.own, _LEAST)
+        waited = self._waited
+        return 1.0 if waited < max(LEAST_CPUS, _QUEUED * self.own) else factor(self.own, waited, None)
 
     @property
     def _waited(self) -> float:
         """CPUs that the program would have used besides; of the stolen ones its part."""
         own, others = self.own or 0.0, self.others or 0.0
-        return min(self.queued or 0.0, others) + self.stolen * own / max(own + others, _LEAST)
+        return min(self.queued or 0.0, others) + self.stolen * own / max(own + others, LEAST_CPUS)
 
     @property
     def said(self) -> str:
@@ -67,7 +66,7 @@ class TakenCpus(msgspec.Struct):
             )
         if self.own is None or self.others is None or self.factor == 1.0:
             return ""
-        stolen = f", and other virtual machines {self.stolen:.1f}," if self.stolen >= _LEAST else ""
+        stolen = f", and other virtual machines {self.stolen:.1f}," if self.stolen >= LEAST_CPUS else ""
         return (
             f"while this was recorded, processes other than the program used {self.others:.1f}{stolen} of the "
             f"{amount(round(self.allowed), 'CPU')} that it may run on, and its threads waited for {self._waited:.1f} more than "
@@ -88,8 +87,8 @@ class TakenCpus(msgspec.Struct):
         all of that may be this wait: a healthy training waited in 68 % of the time for batches while it got a sixth of the
         CPU time that it wanted, and another in 56 % for the start of operations, with a third.
         """
-        factor = self.factor
-        if factor == 1.0 or label not in (*_IN_TURN, *_BESIDE):
+        faster = self.factor
+        if faster == 1.0 or label not in (*_IN_TURN, *_BESIDE):
             return False
-        left = share / factor if label in _IN_TURN else max(0.0, 1 / factor - (1 - share))
-        return left < high * (left + 1 - share)
+        left = share_without(share, faster) if label in _IN_TURN else 1 - faster * (1 - share)
+        return left < high

@@ -35,7 +35,7 @@ class _Process(NamedTuple):
 
 class _Counted(NamedTuple):
     at_s: float
-    processes: Dict[int, _Process]  # of the program; none where they cannot be told from those of others
+    processes: Dict[int, _Process]  # of the program; none where /proc does not list them
     cpus: Dict[
         int, Tuple[int, int, int]
     ]  # of each that it may run on: the ticks of programs and the kernel, those of interrupts, and stolen ones
