@@ -36,9 +36,8 @@ class _Process(NamedTuple):
 class _Counted(NamedTuple):
     at_s: float
     processes: Dict[int, _Process]  # of the program; none where /proc does not list them
-    cpus: Dict[
-        int, Tuple[int, int, int]
-    ]  # of each that it may run on: the ticks of programs and the kernel, those of interrupts, and stolen ones
+    # Of each CPU that it may run on: the ticks of programs and the kernel, those of interrupts, and stolen ones.
+    cpus: Dict[int, Tuple[int, int, int]]
     queued_ns: Dict[int, int]  # by thread: how long it could run, and waited for a CPU
     periods: Dict[str, Tuple[int, int]]  # by control group: those of a quota, and those in which it was used up
 
