@@ -8,6 +8,11 @@ from tfgpu_doctor.checks.gpu.in_use import title
 from tfgpu_doctor.model import Evidence, NotMeasured
 from tfgpu_doctor.model.facts.nvidia import NvmlGpu
 
+# Why a value is missing for good on many healthy machines, and who might have it.
+HOST_MAY_TELL = (
+    "some GPUs never do; of a virtual GPU or a MIG slice the host may know it, and in a container root on the node"
+)
+
 
 def tell_missing(missing: str, *, found: bool) -> Iterator[Evidence]:
     """Tell what was not measured next to what was found; skip if nothing was found: the rest is no evidence for it."""

@@ -61,11 +61,16 @@ def no_driver_waits_for_a_restart(
     else:
         if on_disk and not driver.version:
             raise NotMeasured(f"the module on disk is {on_disk}, and the version of the loaded one is unknown")
-        if not on_disk and restart is None:
+        if not on_disk and not _tells_of_installs(restart):
             raise NotMeasured(
                 "neither the module on disk nor a list of packages shows whether another driver is installed"
             )
         yield from _loaded(driver, on_disk, waiting, restart)
+
+
+def _tells_of_installs(restart: Restart | None) -> bool:
+    """Whether the marks of an installation are known: only Debian's and Ubuntu's packages write a file."""
+    return restart is not None and (restart.required or restart.module_is_newer is not None)
 
 
 def _loaded(driver: Driver, on_disk: str, waiting: list[str], restart: Restart | None) -> Yielded:

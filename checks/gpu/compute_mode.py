@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfgpu_doctor.checks.devices import device_of
 from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, serves_by_mps, size, tenants, title, unseen_bytes
 from tfgpu_doctor.checks.gpu.readings import memory_use
-from tfgpu_doctor.checks.unseen import tell_missing
+from tfgpu_doctor.checks.unseen import HOST_MAY_TELL, tell_missing
 from tfgpu_doctor.model import Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, Nvml, NvmlGpu
 from tfgpu_doctor.model.facts.python import Runtime
@@ -63,7 +63,7 @@ def compute_mode_lets_in(nvml: Nvml, cuda_driver: CudaDriver | None = None, runt
         unseen = [gpu for gpu in gpus if _is_held_unseen(gpu)]
         unknown = ", ".join(title(gpu) for gpu in gpus if not gpu.compute_mode)
         yield from map(_may_be_held, unseen)
-        missing = f"NVML does not report the compute mode of {unknown}: see `nvidia-smi -q -d COMPUTE`"
+        missing = f"NVML does not report the compute mode of {unknown}; {HOST_MAY_TELL}"
         yield from tell_missing(missing if unknown else "", found=bool(unseen))
         yield Evidence(", ".join(f"GPU {gpu.index}: compute mode {gpu.compute_mode or 'unknown'}" for gpu in gpus))
 

@@ -20,6 +20,8 @@ _ASK_KERNEL = (
     "Check the kernel log for the cause (`sudo dmesg | grep -i -e NVRM -e Xid`), then reset the GPU or reboot."
 )
 
+_ALONE = "neither the PCI bus nor NVML tells which GPUs there are"
+
 
 @check(
     "SHR001",
@@ -64,8 +66,8 @@ def all_know_the_same_gpus(
         raise Skip(
             f"no NVIDIA GPU on the PCI bus to compare with: CUDA lists {listed}, as on boards with a GPU of their own"
         )
-    if doubt := _not_comparable(len(bus), nvml, cuda_driver, environment):
-        raise NotMeasured(f"{doubt}: CUDA lists {amount(len(cuda_driver.gpus), 'GPU')}")
+    if not bus and nvml is None:
+        raise NotMeasured(f"{_ALONE}: CUDA lists {amount(len(cuda_driver.gpus), 'GPU')}")
     yield Evidence(_said(counts))
     given = _who_gives(container, scheduler, device_nodes)
     all_given = _was_given_all(container, scheduler, environment, len(bus))
@@ -85,6 +87,8 @@ def all_know_the_same_gpus(
         else:
             rows.append(_refused(device, kernel_log, knowledge, driver) or _lost(device, counts))
     rows += _beside_nvml(nvml, cuda_driver, environment, given, counts) if nvml else []
+    if doubt := _not_comparable(len(bus), nvml, cuda_driver, environment):
+        rows.append(Skip(f"{doubt}: CUDA lists {amount(len(cuda_driver.gpus), 'GPU')}"))
     doubts = [each for each in rows if isinstance(each, Skip)]
     if doubts and not any(isinstance(each, Finding) for each in rows):
         raise NotMeasured("; ".join(map(str, doubts)))
@@ -112,8 +116,6 @@ def _beside_nvml(
 
 def _not_comparable(on_bus: int, nvml: Nvml | None, cuda_driver: CudaDriver, environment: Environment) -> str:
     """Return why CUDA's list cannot be compared with another; empty if it can, or if something withholds GPUs from it."""
-    if not on_bus and nvml is None:
-        return "neither the PCI bus nor NVML tells which GPUs there are"
     withheld = environment.get("CUDA_VISIBLE_DEVICES") is not None
     withheld = withheld or any(gpu.mig for gpu in (nvml.gpus if nvml else ()))
     withheld = withheld or any(" MIG " in gpu.name for gpu in cuda_driver.gpus)

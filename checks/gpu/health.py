@@ -90,7 +90,11 @@ def every_gpu_answers(
         else f"{len(nvml.gpus)} of {amount(nvml.count, 'GPU')}"
     )
     unread = nvml.count is not None and len(known) < nvml.count
-    missing = f"NVML reads {read}, and says nothing of the others: `nvidia-smi -L` lists them" if unread else ""
+    missing = (
+        f"NVML reads {read}, and says nothing of the others: examine again, and compare with `nvidia-smi -L`"
+        if unread
+        else ""
+    )
     yield from tell_missing(missing, found=len(refused) < len(nvml.troubles))
     yield Evidence(f"NVML reads {read}")
 

@@ -8,7 +8,10 @@ from typing import TypeVar
 from tfgpu_doctor.model.facts.machine import Environment
 from tfgpu_doctor.model.facts.nvidia import CudaDriver, GpuProcess, Nvml, NvmlGpu
 
-SHOW_ALL = "as root on the host, `nvidia-smi` and `fuser -v /dev/nvidia*` show processes of all users and containers"
+SHOW_ALL = (
+    "as root on the host, `nvidia-smi` and `fuser -v /dev/nvidia*` show processes of all users and containers; for a GPU of "
+    "Windows and WSL, its Task Manager shows them"
+)
 _MPS_SERVER = "nvidia-cuda-mps-server"
 _Place = TypeVar("_Place", int, str)
 

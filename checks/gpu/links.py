@@ -7,7 +7,7 @@ from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, place, title
 from tfgpu_doctor.checks.gpu.readings import nvlinks, pcie_link
 from tfgpu_doctor.checks.gpu.throttling import is_of_laptop
 from tfgpu_doctor.checks.machine.pci_bus import lane_speeds
-from tfgpu_doctor.checks.unseen import tell_missing, tell_silent
+from tfgpu_doctor.checks.unseen import HOST_MAY_TELL, tell_missing, tell_silent
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, Severity, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
@@ -66,7 +66,8 @@ def pcie_link_is_full(
         else:
             yield Evidence(f"GPU {gpu.index}: {_figures(gpu, device)}")
     few = ", ".join(f"{title(gpu)} uses x{gpu.health.pcie.width}" for gpu in unknown)
-    yield from tell_missing(f"{few}, and its highest number of lanes is unknown" if few else "", found=degraded)
+    why = f"{few}, and its highest number of lanes is unknown; {HOST_MAY_TELL}"
+    yield from tell_missing(why if few else "", found=degraded)
     yield from tell_silent(used, lambda gpu: gpu.health.pcie.width, found=degraded)
 
 

@@ -169,7 +169,9 @@ def vgpu_is_licensed(nvml: Nvml, cuda_driver: CudaDriver | None = None) -> Yield
     used = gpus_in_use(nvml, cuda_driver)
     told = [gpu for gpu in used if gpu.health.licensed is not None]
     if not told and any(gpu.health.virtualization == "vgpu" for gpu in used):
-        raise NotMeasured("NVML does not report whether the vGPU is licensed: see `nvidia-smi -q`, License Status")
+        raise NotMeasured(
+            "NVML does not report whether the vGPU is licensed: the log of nvidia-gridd does (`journalctl -u nvidia-gridd`)"
+        )
     if not told:
         raise Skip("no GPU needs a licence")
     yield from tell_silent(used, lambda gpu: gpu.health.licensed, found=not all(gpu.health.licensed for gpu in told))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tfgpu_doctor.checks.devices import device_of
 from tfgpu_doctor.checks.gpu.in_use import gpus_in_use, title
 from tfgpu_doctor.checks.gpu.readings import heat_and_clocks, limit_in_force, power_limits
-from tfgpu_doctor.checks.unseen import tell_silent
+from tfgpu_doctor.checks.unseen import HOST_MAY_TELL, tell_silent
 from tfgpu_doctor.knowledge import Knowledge
 from tfgpu_doctor.model import Evidence, Finding, Fix, NotMeasured, Stage, Yielded, check
 from tfgpu_doctor.model.clock_limits import HEAT
@@ -59,9 +59,7 @@ def nothing_slows_gpu_down(nvml: Nvml, cuda_driver: CudaDriver | None = None) ->
     used = gpus_in_use(nvml, cuda_driver)
     told = [gpu for gpu in used if gpu.health.throttle_reasons is not None or _is_too_hot(gpu)]
     if not told:
-        raise NotMeasured(
-            f"NVML does not report what limits the clocks{_heat_alone(used)}: see `nvidia-smi -q -d PERFORMANCE`"
-        )
+        raise NotMeasured(f"NVML does not report what limits the clocks{_heat_alone(used)}; {HOST_MAY_TELL}")
     slowed = any(_slowing(gpu) or _is_too_hot(gpu) for gpu in told)
     yield from tell_silent(used, lambda gpu: gpu.health.throttle_reasons, _margin_or_limit, found=slowed)
     for gpu in told:

@@ -76,7 +76,7 @@ def bus_reports_no_errors(pci: Pci, knowledge: Knowledge, kernel_log: KernelLog 
             port = "" if gpu.port_errors else ", at the GPU alone"
             yield Evidence(f"{gpu.address}: {counted} since boot{port}")
         else:
-            unknown.append(f"the kernel provides no error counters for {gpu.address}")
+            unknown.append(f"the kernel has no error counters for {gpu.address}: the log of the firmware or BMC may")
     yield from tell_missing("; ".join(unknown), found=found)
 
 
@@ -226,8 +226,8 @@ def iommu_lets_gpus_talk(
             figures=figures_of("", rows),
         )
     untold = ", ".join(gpu.address for gpu in gpus if gpu.iommu_group and not gpu.iommu_type)
-    missing = f"this kernel does not report the type of the IOMMU groups of {untold}" if untold else ""
-    yield from tell_missing(missing, found=bool(faults or translated))
+    why = f"this kernel does not report the IOMMU's type for {untold}: `dmesg | grep -i iommu` names the default one"
+    yield from tell_missing(why if untold else "", found=bool(faults or translated))
     if not faults:
         groups = {gpu.iommu_type or "none" for gpu in gpus}
         yield Evidence(f"no IOMMU fault is known; its type for the GPUs is {', '.join(sorted(groups))}")

@@ -342,6 +342,8 @@ def one_installer(target: Target, tensorflow: TensorFlow, runtime: Runtime | Non
             fix=Fix("Create a new environment, and install TensorFlow into it only with pip: " + _PIP),
         )
     elif not (installer or from_conda):
-        raise NotMeasured(f"neither pip nor conda lists {tensorflow.distribution or 'TensorFlow'} in {target.prefix}")
+        raise NotMeasured(
+            f"nothing in {target.prefix} says whether pip or conda installed {tensorflow.distribution or 'TensorFlow'}"
+        )
     else:
         yield Evidence(f"TensorFlow was installed by {installer or 'conda'}")

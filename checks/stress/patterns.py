@@ -18,6 +18,8 @@ PATTERNS = ("0x55", "0xAA", "address", "random")  # collect/workers/stress_memor
 # Chosen by this project: on an H200 the first pattern reached 46 % while its kernels were loaded, and the others 93 %.
 _LEAST_SHARE, _LEAST_SHARE_OF_HOST = 0.25, 0.125
 
+_AGAIN = "end other programs that use this GPU, and test it again, or longer with --level soak"
+
 
 @check(
     "LOD003",
@@ -69,7 +71,7 @@ def _not_tested(gpu: StressedGpu, tested: Sequence[MemoryPattern], stress: Stres
     if lacking:
         errors = dict.fromkeys(each.error for each in gpu.memory if each.pattern in lacking and each.error)
         why = "; ".join(errors) or why_not_measured(gpu, stress)
-        return f"no memory of {called(gpu)} was compared with the pattern {', '.join(lacking)}: {why}"
+        return f"no memory of {called(gpu)} was compared with the pattern {', '.join(lacking)}: {why}; {_AGAIN}"
     if gpu.free_bytes is None:
         return f"{size(min(most.values()))} of {called(gpu)} were compared, and how much memory was free is unknown"
     least = (_LEAST_SHARE_OF_HOST if gpu.integrated else _LEAST_SHARE) * gpu.free_bytes
@@ -77,8 +79,7 @@ def _not_tested(gpu: StressedGpu, tested: Sequence[MemoryPattern], stress: Stres
     if not few:
         return ""
     return (
-        f"of the {size(gpu.free_bytes)} that were free on {called(gpu)}, only {', '.join(few)} were compared: give the test more "
-        "time with --deadline, or run it on an idle GPU"
+        f"of the {size(gpu.free_bytes)} that were free on {called(gpu)}, only {', '.join(few)} were compared: {_AGAIN}"
     )
 
 

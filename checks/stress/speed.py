@@ -14,7 +14,7 @@ from tfgpu_doctor.knowledge.schema import GpuModel
 from tfgpu_doctor.model import UNDETERMINED, Evidence, Finding, Fix, Skip, Stage, Yielded, check
 from tfgpu_doctor.model.amounts import amount
 from tfgpu_doctor.model.clock_limits import HEAT, SLOWING
-from tfgpu_doctor.model.facts.stress import Readings, Speed, StressedGpu, StressRound, StressTest
+from tfgpu_doctor.model.facts.stress import Readings, StressedGpu, StressRound, StressTest
 from tfgpu_doctor.model.tags import STRESS, requirement
 
 _REASONS = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html"
@@ -286,20 +286,17 @@ def speed_lasts(stress: StressTest, knowledge: Knowledge) -> Yielded:
         raise Skip("only --level soak runs long enough for this check")
     slower, lacking = False, []
     for gpu in under_stress(stress):
-        tried = _precisions(gpu.speeds)
-        whole = [each for each in gpu.rounds if each.memory and _precisions(each.speeds) == tried]
+        tried = {each.precision for each in gpu.speeds}  # those that failed in a round, too
+        whole = [each for each in gpu.rounds if each.memory and {row.precision for row in each.speeds} == tried]
         found = _drift(gpu, whole, knowledge) if len(whole) > 1 else None
         slower = slower or isinstance(found, Finding)
         if found:
             yield found
         else:
             lacking.append(called(gpu))
-    missing = f"the soak ended before a second round on {', '.join(lacking)}" if lacking else ""
+    why = "the soak ended before a second round, or its rounds lack speeds of the same precision"
+    missing = f"{', '.join(lacking)}: {why}; run it again" if lacking else ""
     yield from tell_missing(missing, found=slower)
-
-
-def _precisions(speeds: Sequence[Speed]) -> set[str]:
-    return {each.precision for each in speeds if each.teraflops}
 
 
 def _drift(gpu: StressedGpu, rounds: list[StressRound], knowledge: Knowledge) -> Finding | Evidence | None:

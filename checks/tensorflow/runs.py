@@ -197,7 +197,7 @@ def tensorflow_lists_gpus(
         yield _finding(f"listing the GPUs {ending}", runtime, system, knowledge)
     elif runtime.gpus and not expected and system.os == "Linux":
         raise NotMeasured(
-            f"TensorFlow lists {amount(len(runtime.gpus), 'GPU')}; how many the driver has is unknown: `nvidia-smi -L` lists them"
+            f"TensorFlow lists {amount(len(runtime.gpus), 'GPU')}; how many there are is unknown: CUDA's driver did not say"
         )
     elif runtime.gpus and len(runtime.gpus) >= expected:
         yield Evidence(", ".join(f"{gpu.name} {gpu.description}".strip() for gpu in runtime.gpus))

@@ -59,11 +59,38 @@ def test_the_message_comes_first(log: str, label: str) -> None:
         "'make' KERNEL_UNAME=6.8.0-45 VBOX modules....(bad exit status: 2)",
         f"{_WOULD_LOAD}'vboxdrv'",
         _TREE.replace("tensorflow", "pandas"),
+        "  - nothing provides __cuda needed by pytorch-2.3.0-cuda118",
         "libcudnn_ops.so.9 (libc6,x86-64) => /lib/x86_64-linux-gnu/libcudnn_ops.so.9",
     ],
 )
 def test_what_is_healthy_or_of_another_program_is_left_in_peace(log: str) -> None:
     assert labels(log) == []
+
+
+@pytest.mark.parametrize(
+    ("log", "wrong"),
+    [
+        ("dkms autoinstall on 6.8.0-45-generic/x86_64 failed for nvidia-fs(10)", (_NOT_BUILT, "high")),
+        (f"{_WOULD_LOAD}'nvidia_peermem'", (_NOT_BUILT, "medium")),
+        (f"{_WOULD_LOAD}'nvidiafb'", (_NOT_BUILT, "medium")),
+        (_TREE.replace("tensorflow", "tensorflow-probability"), ("unsupported_python_version", "medium")),
+        ("modprobe: ERROR: could not insert 'nvidia_uvm': Operation not permitted", ("nvidia_uvm_missing", "medium")),
+        ("modprobe: ERROR: could not insert 'nvidia_uvm': No such device", ("nvidia_uvm_missing", "medium")),
+        ("vllm: ImportError: Error: libnvrtc.so.12: cannot open shared object file", ("cudnn_nvrtc_not_found", "high")),
+        ("I use a grid search; the license is MIT\nCUDA error: CUDA-capable device(s) is/are busy or unavailable",
+         ("vgpu_unlicensed", "medium")),
+        (f"The login node is CPU-only; on the GPU node:\n{_LOST}", (HARMLESS, "medium")),
+        (f"My colleague's laptop is CPU-only. On mine with an RTX 3090:\n{_LOST}", (HARMLESS, "medium")),
+    ],
+)  # fmt: skip
+def test_what_is_like_it_and_is_not_it_is_not_sure(log: str, wrong: tuple[str, str]) -> None:
+    assert wrong not in [(each.label, each.confidence) for each in read(log).causes]
+
+
+def test_clocks_that_throttle_are_hot() -> None:
+    assert "gpu_thermal_or_power_throttling" in labels(
+        "My GPU clocks throttle under load after 5 minutes because it is hot"
+    )
 
 
 def test_code_of_an_older_protobuf_is_only_a_warning() -> None:

@@ -23,7 +23,8 @@ _INSIDE = (
     ("VS Code", "VSCODE_PID", ""), ("VS Code", "TERM_PROGRAM", "vscode"),
 )  # fmt: skip
 _SETTING = re.compile(
-    r'^(?!\s*//)[^\n]{0,1000}?"(?:python\.defaultInterpreterPath|python\.pythonPath)"\s*:\s*"([^"]+)"', re.MULTILINE
+    r'^(?:(?!(?<!:)//|/\*)[^\n]){0,1000}?"(?:python\.defaultInterpreterPath|python\.pythonPath)"\s*:\s*"([^"]+)"',
+    re.MULTILINE,
 )
 _EDITOR_FILES = (".vscode/settings.json",)
 _PYTHON = re.compile(r"(?:.*[\\/])?i?(?:python|pypy|graalpy)[\w.-]*", re.IGNORECASE)

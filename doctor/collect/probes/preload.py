@@ -17,7 +17,7 @@ from tfgpu_doctor.model.facts.python import Runtime
 
 _VARIABLE, _FILE = "LD_PRELOAD", "/etc/ld.so.preload"
 _FAILED = re.compile(
-    r"ld\.so: object '([^']+)' from (LD_PRELOAD|/etc/ld\.so\.preload|--preload) cannot be preloaded(?: \((.*)\))?: ignored"
+    r"ld\.so: object '([^']+)' from (LD_PRELOAD|/etc/ld\.so\.preload|--preload) cannot be preloaded(?: \(([^\n]*)\))?: ignored"
 )
 _C_LIBRARY = re.compile(r"(?:libc[.-]|ld-musl|ld-linux|python[\d.]*$)")
 _DEADLINE_S = 10.0

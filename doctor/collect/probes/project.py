@@ -27,8 +27,8 @@ _PACKAGE = re.compile(
 )
 # YAML writes a key with quotes or without, and a list on one line or on several.
 _GPU = re.compile(
-    r"""\b(?:runtime|driver)["']?:\s*["']?nvidia|\bcapabilities["']?:[\s\w\[,"'-]{0,80}?\bgpu\b|\bgpus["']?:\s*["']?all\b"""
-    r"""|\bnvidia\.com/gpu=[\w:.-]+|--gpus(?:[= ][\w"]+)?"""
+    r"""\b(?:runtime|driver)["']?:[ \t]*["']?nvidia\b|\bcapabilities["']?:[\s\w\[,"'-]{0,80}?\bgpu\b"""
+    r"""|\bgpus["']?:[ \t]*["']?all\b|\bnvidia\.com/gpu=[\w:.-]+|--gpus(?:[= ][\w"]+)?"""
     r"""|^FROM\s+(?:--platform=\S+\s+)?(?:docker\.io/)?"""
     r"""(?:nvcr\.io/nvidia/[\w./:-]+|nvidia/cuda[\w.:-]*|tensorflow/tensorflow:[\w.-]*gpu[\w.-]*)""",
     re.IGNORECASE | re.MULTILINE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import site
 import struct
 import sys
@@ -19,6 +20,7 @@ CONDA_RECORDS = ("tensorflow", "_tflow_select", "cudatoolkit", "cudnn", "cuda-",
 TOOL_RECORDS = ("pipx_metadata.json", "uv-receipt.toml")
 # `uvx` and `uv run --with` make theirs in uv's cache, and leave no record (uv 0.13.9)
 CACHED = ("archive-v", "builds-v")
+RESTORED = re.compile(r"[\"']?\$\{?\w*(?:OLD|SAVE|BACKUP|ORIG)", re.IGNORECASE)
 EXPORTED = ("LD_LIBRARY_PATH", "XLA_FLAGS")
 UNSET = "***unset***"  # what conda writes for a variable that was taken out
 # of `uv run --with`, in pyvenv.cfg (uv's EphemeralEnvironment::set_parent_environment)
@@ -194,7 +196,11 @@ def exported(script: str) -> dict[str, str]:
         if equals and len(names) == 1 and names[0] in EXPORTED:
             first, _, last = value.rpartition(";")
             at_once = last.split() == ["export"] + names
-            (found if is_export or at_once else plain)[names[0]] = first.strip() if at_once else value
+            value = first.strip() if at_once else value
+            is_of_one_command = not (is_export or at_once) and bool(re.match(r"[^\s'\"$`]+\s+[^\s#]", value))
+            if RESTORED.match(value) or is_of_one_command:
+                continue  # RESTORED: what `deactivate` does
+            (found if is_export or at_once else plain)[names[0]] = value
         elif is_export and not equals:
             found.update({name: plain[name] for name in names if name in plain})
     return found

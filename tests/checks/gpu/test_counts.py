@@ -209,6 +209,13 @@ def test_a_gpu_that_the_server_of_mps_was_not_given_is_no_fault(judge: Judge) ->
     assert "the server of MPS does not have it" in judge.passes(all_know_the_same_gpus, broken(**machine))
 
 
+def test_a_gpu_that_nvml_does_not_list_is_an_error_although_cuda_tells_no_address(judge: Judge) -> None:
+    gpus = (cuda_gpu(0, pci_address=""),)
+    machine = broken(**{**several(3), "nvml": {"gpus": (nvml_gpu(0), nvml_gpu(1))}, "cuda_driver": {"gpus": gpus}})
+    found = judge.findings(all_know_the_same_gpus, machine)
+    assert [each.cause for each in found] == ["gpu_start_failed"]
+
+
 def test_a_gpu_that_cuda_leaves_out_is_an_error(judge: Judge) -> None:
     machine = {**several(2), **ONE, "nvml": {"gpus": (nvml_gpu(0), nvml_gpu(1))}}
     finding = judge.finding(all_know_the_same_gpus, broken(**machine))

@@ -81,7 +81,7 @@ def test_memory_is_not_sound_by_little_of_it(judge: Judge, tested: tuple[int, ..
     rows = tuple(pattern(name, tested_bytes=size) for name, size in zip(NAMES, tested, strict=True))
     reason = judge.skips(memory_keeps, machine(with_rounds({"memory": rows})))
     assert "of the 23.0 GiB that were free" in reason
-    assert "--deadline" in reason
+    assert "end other programs that use this GPU" in reason
 
 
 def test_of_free_memory_that_is_not_known_no_part_is_enough(judge: Judge) -> None:

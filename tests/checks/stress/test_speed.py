@@ -200,6 +200,13 @@ def test_a_round_that_was_cut_short_is_not_compared(judge: Judge) -> None:
     assert "before a second round" in judge.skips(speed_lasts, soak(stress_round(), stress_round(memory=())))
 
 
+def test_a_precision_that_fails_in_later_rounds_takes_no_others_along(judge: Judge) -> None:
+    later = (*map(speed, ("float32", "tf32")), speed("float16", teraflops=None, error="OOM"), speed("bfloat16"))
+    told = judge.passes(speed_lasts, soak(stress_round(began_s=10.0), stress_round(began_s=550.0, speeds=later)))
+    assert "tf32" in told
+    assert ", float16" not in told
+
+
 @pytest.mark.parametrize("check", [clocks_hold, as_fast_as_its_model, speed_lasts])
 def test_one_gpu_is_no_evidence_for_another(judge: Judge, check: Check) -> None:
     rounds = (stress_round(), stress_round(began_s=550.0))

@@ -180,8 +180,10 @@ def test_the_editors_settings(machine: Machine, home: Home, value: str, is_targe
         ('{"python.defaultInterpreterPath": "/x/python"}', "/x/python"),
         ('{"editor.tabSize": 4, "python.pythonPath": "/x/python"}\r\n', "/x/python"),
         ('{\n  // "python.pythonPath": "/x/python"\n}\n', None),
+        ('{\n  "a": 1, // "python.pythonPath": "/x/python"\n}\n', None),
+        ('{\n  "a": "http://x", "python.pythonPath": "/x/python"\n}\n', "/x/python"),
     ],
-    ids=["one line", "behind another", "a comment"],
+    ids=["one line", "behind another", "a comment", "a comment behind another", "behind an address"],
 )
 def test_settings_in_other_forms(machine: Machine, home: Home, text: str, path: str | None) -> None:
     file = home.place / "project/.vscode/settings.json"

@@ -105,6 +105,7 @@ def test_containers_with_a_gpu(machine: Machine, folder: pathlib.Path, name: str
         ("Dockerfile", "FROM tensorflow/tensorflow:2.15.0\n"),
         ("compose.yaml", "services:\n  db:\n    image: postgres\n"),
         ("compose.yaml", "#    runtime: nvidia\n"),
+        ("compose.yaml", "    runtime:\n    nvidia-x: 1\n"),
         ("compose.yaml", "    capabilities: []\n    gpu_memory: 3\n"),
         ("compose.yaml", "    capabilities:\n      - compute\n    labels:\n      - gpu\n"),
         ("notes.txt", "runtime: nvidia, tensorflow-gpu\n"),

@@ -466,6 +466,9 @@ def test_the_library_path_that_activation_sets_is_told(
         ("{}", "export  LD_LIBRARY_PATH=$(python -c 'import x; print(1)')/lib\n",
          {"LD_LIBRARY_PATH": "$(python -c 'import x; print(1)')/lib"}),
         ("{}", "LD_LIBRARY_PATH=/not/exported\nexport PATH\nexport XLA_FLAGS\n", {}),
+        ("{}", "export LD_LIBRARY_PATH=/new\ndeactivate () {\n LD_LIBRARY_PATH=\"$_OLD_PATH\"\n export LD_LIBRARY_PATH\n}\n",
+         {"LD_LIBRARY_PATH": "/new"}),
+        ("{}", "LD_LIBRARY_PATH=/a python x.py\nexport LD_LIBRARY_PATH\n", {}),
     ],
 )  # fmt: skip
 def test_the_variables_that_conda_saves_are_told(  # by `conda env config vars set`
