@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from tfgpu_doctor.ticket.labels import BETWEEN, CERTAIN, COMMANDS, FOREIGN, LABEL, NUMBERED, QUOTE, READS, VALUE
 
-# What a message says of a password without naming it: "sudo: a password is required".
+_DONE = "(?:changed|reset|rejected|accepted|provided|given|found|sent|entered|denied|rotated)"
+# What a message says of a password without naming it: "sudo: a password is required". "Is changed to" names it.
 _STATES = (
-    "required|needed|missing|wrong|incorrect|invalid|empty|expired|too|not|set|unset|correct|never|stored|changed|reset"
-    "|rejected|accepted|provided|given|found|sent|entered|denied|rotated"
+    r"(?:required|needed|missing|wrong|incorrect|invalid|empty|expired|too|not|set|unset|correct|never|stored)\b|"
+    rf"{_DONE}(?=\s*(?:[.,;)]|$|by\b|from\b|in\b))"
 )
 
 
@@ -53,17 +54,17 @@ SECRETS = (
             r"(?:pass(?:word|wort|phrase|wd)?|secret|psk)[\"']?\s*[:=]\s*"
             r"(\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')"
             r"(?=[)}\]]*(?:,\s*(?:[\"']?[A-Za-z_][\w.-]*[\"']?\s*[:=]|$)|[)}\]]\s*$))", 1, needs=("pass", "secret", "psk")),
-    pattern("secret", r"(?<!hlo )(?<!compiler )(?<!optimization )(?!(?<=/)\w+:/)\b"
+    pattern("secret", r"(?<!hlo )(?<!compiler )(?<!optimization )\b"
             r"(?:pass(?:word|wort|phrase|wd)|pass(?!\s*[:=]\s*\d{1,3}(?![\w.]))|secret|ssid|psk)[\"']?"
-            rf"\s*(?::|=|\b(?:is|was)\b(?!\s+(?:{_STATES})\b))\s*([^\n]+)", 1),
+            rf"\s*(?::|=|\b(?:is|was(?!\s+(?!{_DONE})\w+ed\b))\b(?!\s+(?:{_STATES})))\s*([^\n]+)", 1),
     pattern("secret", r"\bpass(?:word|phrase|code) for [^\n:]{1,100}:[ \t]+"
-            r"(?!permission|authentication|incorrect|invalid|command not)([^\n]+)", 1, needs=("for ",)),
+            r"(?!permission|authentication|incorrect|invalid|command not|denied\s*$)([^\n]+)", 1, needs=("for ",)),
     pattern("secret", rf"(?<!\w){FOREIGN}[\"']?\s*[:=\uff1a]\s*([^\n]+)", 1),
     pattern("url", r"\b[a-z][a-z0-9+.-]{1,20}://[^\s\"'<>`]+"),
     pattern("secret", r"\b(?:auth|Http(?:Basic|Digest|Proxy)Auth|basic_auth|login)\s*[:=]?\s*"
             r"\(\s*([\"'][^\"'\n]{0,100}[\"']\s*,\s*[\"'][^\"'\n]{0,100}[\"'])", 1),
     # "/run/secrets:/data" is a list of folders
-    pattern("secret", rf"(?<![\w.-])(?!(?<=/)[\w.-]+:/(?!/)){LABEL}(?:{QUOTE}|[\"']\])"
+    pattern("secret", rf"(?<![\w.-])(?!(?<=/)secrets:/(?!/)){LABEL}(?:{QUOTE}|[\"']\])"
             rf"\s*(?::(?!:)|={{1,2}})\s*({VALUE})", 1),
     pattern("secret", rf"<{CERTAIN}(?:\s[^<>\n]{{0,100}})?>\s*([^<\n]+)", 1),
     pattern("secret", rf"{CERTAIN}{BETWEEN}({VALUE})", 1),
@@ -98,7 +99,7 @@ NAMES = (
     pattern("host", r"(?<![\w.-])(?:ip|ec2|dhcp|host|vm|static)-\d{1,3}(?:-\d{1,3}){3}(?!\w)"),  # with its address
     pattern("host", r"(?<![\w.])(?:[a-z]+-){0,3}(?:node|server|dgx|hgx|worker|login|head|master)-?\d{1,5}(?![\w.])"),
     pattern("user", r"(?:(?<![^\W_])(?:user(?:name)?|(?<!last )login|account)|\b(?:owner|[lu]name|logname))"
-            rf"{QUOTE}\s*[:=]\s*{QUOTE}(?!(?:true|false|none|null)\b)([\w.@$-]+(?:\\{{1,2}}[\w.@$-]+)?)", 1),
+            rf"{QUOTE}\s*[:=]\s*{QUOTE}(?!(?:true|false|none|null)(?![\w@$]|[.-]\w))([\w.@$-]+(?:\\{{1,2}}[\w.@$-]+)?)", 1),
     pattern("user", r"(?<![\w.-])([\w.-]+)@[\w-]+(?=[:\s]|$)", 1),
     pattern("host", r"(?<=@)([\w-]+)(?=[:\s]|$)", 1),
     pattern("host", r"(?<![\w.-])(?:[a-z0-9-]+\.)+(?:com|net|org|io|edu|gov|mil|local|internal|intern|lan|corp|home|cloud|"

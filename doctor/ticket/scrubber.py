@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from tfgpu_doctor.ticket.identity import FIRST_UID, NOBODY, Identity
-from tfgpu_doctor.ticket.named import NAMED
+from tfgpu_doctor.ticket.named import NAMED, NO_HOST, PRODUCT
 from tfgpu_doctor.ticket.paths import PathScrubber
 from tfgpu_doctor.ticket.patterns import BLOB, NAMES, SAYS, SECRETS, UUIDS, Pattern, find_blocks
 from tfgpu_doctor.ticket.personal_numbers import NUMBERS
@@ -32,7 +32,8 @@ _KEPT = re.compile(
     r"\b(?:\w{0,40}(?:memory|bytes|limit|size)(?: reported|_)?|(?:max_?)?in_?use|max_?alloc_?size|(?:peak_?)?reserved|"
     r"largest_?free_?block)[\"']?[:=] {0,20}\d{8,13}\b|"  # of allocators
     r"\b(?-i:(?:CU[A-Z]{2,8}|NVML|NVRTC|NVJPEG|NPP)_(?:ERROR|STATUS)_[A-Z][A-Z0-9_]{2,80})\b|"
-    r"(?<![\w.@/-])(?:tf|tensorflow|scipy|skimage|google\.protobuf)(?:\.[a-z_]\w{0,40}){0,5}\.(?:io|internal)(?![\w.-])|"
+    r"(?<![\w.@/-])(?:(?:tf|scipy|skimage)\.io|google\.protobuf\.internal|"  # modules; any other is a host
+    r"tensorflow\.python\.(?:lib|keras|framework|platform|ops|eager|core|tools)\.(?:io|internal))(?![\w.-]|:\d|/)|"
     r"\bMicrosoft@Microsoft\.com\b|"  # who built the kernel of WSL 1
     r"\bVBIOS(?: version)?[ :=]{1,40}[0-9a-f]{2}(?:\.[0-9a-f]{2}){4}(?![\w.])|"
     r"\b(?:Ch|intr|ctxId) (?:0x)?[0-9a-f]{8}\b|"  # of Xids
@@ -44,7 +45,7 @@ _KEPT = re.compile(
 )
 _GPU = re.compile(
     r"\b(?:NVIDIA|Tesla|Quadro|GeForce|GRID|TITAN|RTX|GTX|NVS|CMP)(?: (?:Tesla|Quadro|GeForce|GRID|TITAN|RTX|GTX|PRO))? "
-    r"(?:[A-Z]{0,3}\d{1,5}[A-Z]{0,3}m?(?:-\d{1,2}[A-Z]{1,2})?|Xp|V)(?![\w.@-])"
+    r"(?:[A-Z]{0,2}\d{1,4}[A-Z]{0,3}m?(?:-\d{1,2}[A-Z]{1,2})?|Xp|V)(?![\w.@-])"
 )
 _SYMBOL_OF_KERNEL = re.compile(
     r"\b(?:Unknown symbol|disagrees about version of symbol) [a-z_]\w{2,80}(?= \(err -?\d+\)|\s*\Z)"
@@ -112,7 +113,7 @@ class Scrubber:
         self._claim_addresses(text, spans)
         self._claim(NUMBERS, text, spans)
         self._claim(POSITIONS, text, spans)
-        self._claim(NAMED, text, spans)
+        self._claim(NAMED, text, spans, self._is_of_a_product)
         self._claim(NAMES, text, spans)
         for found in BLOB.finditer(text):
             if self._words.is_blob(found[0]):
@@ -193,18 +194,22 @@ class Scrubber:
         self.placeholders.uses["ip"] += 1
         return shortened(version)
 
-    def _claim(self, patterns: Iterable[Pattern], text: str, spans: Spans) -> None:
+    def _claim(
+        self, patterns: Iterable[Pattern], text: str, spans: Spans, spared: Callable[[str, str], bool] | None = None
+    ) -> None:
+        """Claim what the patterns find, except the values that are `spared`: these are judged word by word."""
         small = text.lower()
         for pattern in patterns:
             if pattern.needs and not any(word in small for word in pattern.needs):
                 continue
             for found in pattern.expression.finditer(text):
                 start, end = found.span(pattern.group)
+                values = [(pattern.kind, text[start:end], start)] if start >= 0 else []
                 if pattern.kind == "hosts":
-                    for host in ONE_HOST.finditer(text[start:end]):
-                        self._claim_one("host", host[0], start + host.start(), spans)
-                elif start >= 0:
-                    self._claim_one(pattern.kind, text[start:end], start, spans)
+                    values = [("host", host[0], start + host.start()) for host in ONE_HOST.finditer(text[start:end])]
+                for kind, value, begins in values:
+                    if not (spared and spared(kind, value)):
+                        self._claim_one(kind, value, begins, spans)
 
     def _claim_one(self, kind: str, value: str, start: int, spans: Spans) -> None:
         if not value.strip() or PLACEHOLDER.fullmatch(value.strip(" '\"")) or self._is_harmless(kind, value):
@@ -231,6 +236,21 @@ class Scrubber:
         if kind in _PUBLIC:
             return value.lower() in _PUBLIC[kind]
         return kind == "ip" and value in ("::", "::1")
+
+    def _is_of_a_product(self, kind: str, value: str) -> bool:
+        """Whether what stands in the place of a name is public: a product, a package, a program, an owner of repositories."""
+        small = value.strip().lower()
+        if kind == "host":
+            return bool(NO_HOST.fullmatch(small))
+        if kind not in ("name", "user", "group"):
+            return False
+        first, _, more = re.split(r"[^\w/-]", small, maxsplit=1)[0].partition("/")
+        return (
+            bool(PRODUCT.match(small))
+            or first in self._vocabulary.programs
+            or self._vocabulary.has_package(first)
+            or bool(more and f"github.com/{first}" in self._vocabulary.owners)
+        )
 
     def _claim_addresses(self, text: str, spans: Spans) -> None:
         for found in _DOTTED.finditer(text):
