@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfgpu_doctor.advise.alternatives import Alternative, alternatives
-from tfgpu_doctor.advise.fitting import Obstacle, kernels_of, last_branch_of, needed_driver, obstacles, spoken
+from tfgpu_doctor.advise.alternatives import ABOUT_WSL, Alternative, alternatives
+from tfgpu_doctor.advise.fitting import Obstacle, kernels_of, last_branch_of, obstacles, oldest_driver, spoken
 from tfgpu_doctor.advise.installing import commands_for, notes_for, unsupported_in_wsl
 from tfgpu_doctor.advise.target_spec import NEW_PYTHON, TargetSpec
 from tfgpu_doctor.knowledge import Knowledge, version
@@ -63,16 +63,16 @@ def advise(spec: TargetSpec, knowledge: Knowledge) -> Advice:
     ]
     lifts = tuple(_lifts(spec, chosen, knowledge))
     if chosen is None:
-        return Advice(spec, None, newer=tuple(newer), lifts=lifts, alternatives=_alternatives(spec, judged, knowledge))
+        ways = _alternatives(spec, judged, knowledge, told=any(ABOUT_WSL in lift.change for lift in lifts))
+        return Advice(spec, None, newer=tuple(newer), lifts=lifts, alternatives=ways)
     wheels = chosen.wheels_for(spec.wheels_os, spec.architecture)
     assert wheels is not None
-    row = needed_driver(wheels, spec, knowledge)
     kernels = kernels_of(wheels, spec)
     return Advice(
         spec,
         chosen,
         kernels=kernels,
-        minimum_driver=row.driver(spec.driver_os) if row else "",
+        minimum_driver=oldest_driver(wheels, spec, knowledge),
         last_branch=last.value if (last := last_branch_of(spec, knowledge)) else "",
         commands=tuple(commands_for(chosen, wheels, spec, knowledge)),
         notes=(*_ptx_notes(kernels), *notes_for(chosen, spec, knowledge)),
@@ -91,8 +91,9 @@ def _ptx_notes(kernels: Kernels) -> list[str]:
 
 
 def _alternatives(
-    spec: TargetSpec, judged: Sequence[tuple[TensorFlowRelease, list[Obstacle]]], knowledge: Knowledge
+    spec: TargetSpec, judged: Sequence[tuple[TensorFlowRelease, list[Obstacle]]], knowledge: Knowledge, *, told: bool
 ) -> tuple[Alternative, ...]:
+    """Return the other ways; `told`: whether a change is to use WSL 2."""
     there = spec
     if spec.os == "windows":  # whose newer wheels have no code at all: what decides is WSL, the way out
         there = dataclasses.replace(spec, os="wsl")
@@ -100,7 +101,9 @@ def _alternatives(
     no_code = all(any(each.kind == "gpu" for each in found) for _, found in judged)
     wheels = judged[0][0].wheels_for(there.wheels_os, spec.architecture)
     too_new = no_code and wheels is not None and kernels_of(wheels, there) == "ptx"
-    return tuple(alternatives(spec, knowledge, too_new=too_new, too_old=no_code and not too_new))
+    too_old = no_code and not too_new
+    no_cuda = all(any(each.kind == "system" for each in found) for _, found in judged)
+    return tuple(alternatives(spec, knowledge, too_new=too_new, too_old=too_old, no_cuda=no_cuda, wsl_told=told))
 
 
 def _lifts(spec: TargetSpec, chosen: TensorFlowRelease | None, knowledge: Knowledge) -> list[Lift]:
@@ -163,8 +166,7 @@ def _change(
     """Return the changes in words; empty if no driver that new exists for the GPU."""
     wheels = release.wheels_for(changed.wheels_os, changed.architecture)
     assert wheels is not None
-    row = needed_driver(wheels, changed, knowledge)
-    driver = row.driver(changed.driver_os) if row else ""
+    driver = oldest_driver(wheels, changed, knowledge)
     if "driver" in names and (not driver or not _exists_for(driver, spec, knowledge)):
         return ""
     package = _compat_package(wheels.cuda, spec, knowledge)
@@ -178,7 +180,7 @@ def _change(
         else "",
         "python": f"Python {spoken(wheels.pythons)}",
         "glibc": f"a system (or container) with glibc {wheels.glibc} or newer",
-        "windows": f"WSL 2 instead of native Windows{unsupported_in_wsl(changed)}",
+        "windows": f"WSL 2 instead of native Windows{unsupported_in_wsl(changed)} ({ABOUT_WSL})",
     }
     return " and ".join(words[name] for name in names)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
-from tfgpu_doctor.advise.installing import ABOUT_UV, commands_for, install_into
+from tfgpu_doctor.advise.installing import ABOUT_UV, commands_for, install_into, needs_installers
 from tfgpu_doctor.advise.older import newest_older
 from tfgpu_doctor.advise.target_spec import NEW_PYTHON, TargetSpec
 from tfgpu_doctor.knowledge import Knowledge, version
@@ -13,9 +14,11 @@ from tfgpu_doctor.knowledge.release_needs import NEW_ENVIRONMENT, needs_of
 _JETSON = "https://docs.nvidia.com/deeplearning/frameworks/install-tf-jetson-platform/index.html"
 _SOURCE = "https://www.tensorflow.org/install/source"
 _METAL = "https://developer.apple.com/metal/tensorflow-plugin/"
-_WSL = "https://learn.microsoft.com/windows/wsl/install"
+ABOUT_WSL = "https://learn.microsoft.com/windows/wsl/install"
 _CUDA_OF_CONTAINER = "12.8"
 _LEAST_OF_ANY_BUILD = "3.0"  # https://github.com/tensorflow/tensorflow/blob/v2.21.0/configure.py
+# The boards of NVIDIA whose GPU is a part of the processor, as people and their device trees call them.
+_TEGRA = re.compile(r"(?i)jetson|tegra|orin|xavier|thor|\bdrive\b")
 
 
 @dataclass(frozen=True)
@@ -27,29 +30,38 @@ class Alternative:
     commands: tuple[str, ...] = ()
 
 
-def alternatives(spec: TargetSpec, knowledge: Knowledge, *, too_new: bool, too_old: bool) -> list[Alternative]:
-    """Return the alternatives for a machine that no release fits, best first."""
+def alternatives(
+    spec: TargetSpec,
+    knowledge: Knowledge,
+    *,
+    too_new: bool,
+    too_old: bool,
+    no_cuda: bool = False,
+    wsl_told: bool = False,
+) -> list[Alternative]:
+    """Return the alternatives for a machine that no release fits, best first.
+
+    `no_cuda`: no wheel for the system has CUDA; `wsl_told`: a change is to use WSL 2, which need not be told again.
+    """
     if spec.os == "macos":
         return [_metal(spec, knowledge)]
-    if "jetson" in spec.board.lower() or "tegra" in spec.board.lower():
+    if _TEGRA.search(spec.board):
         return [
             Alternative(
                 "On a Jetson, use the wheel that NVIDIA builds for its JetPack, or NVIDIA's l4t containers.", _JETSON
             )
         ]
     found = _older(spec, knowledge)
-    if spec.os == "windows" and not too_old:
+    if spec.os == "windows" and not too_old and not wsl_told:
         text = "Install WSL 2: Linux programs and containers in it use the GPU through the Windows driver."
-        found.append(Alternative(text, _WSL))
-    gpu = spec.gpu
-    lowest = knowledge.boundaries["container_of_nvidia_capability"].value
-    if gpu is None or version(gpu.compute_capability) >= version(lowest):
+        found.append(Alternative(text, ABOUT_WSL))
+    in_container = _runs_container(spec, knowledge)
+    if in_container:
         found.append(_container(spec, knowledge, too_new=too_new))
-    build = _own_build(spec, knowledge) if too_new or too_old else []
-    found += build
+    if too_new or (no_cuda and not in_container):
+        found += _own_build(spec, knowledge)
     if too_old:
-        text = "TensorFlow cannot use this GPU: `tensorflow-cpu` runs on the CPU."
-        found.append(Alternative(f"Without your own build, {text}" if build else text, _SOURCE))
+        found.append(Alternative("TensorFlow cannot use this GPU: `tensorflow-cpu` runs on the CPU.", _SOURCE))
     return found
 
 
@@ -63,19 +75,42 @@ def _older(spec: TargetSpec, knowledge: Knowledge) -> list[Alternative]:
         f"Without any change, the newest TensorFlow that works is {release.version} (CUDA {wheels.cuda}, cuDNN "
         f"{wheels.cudnn}): it gets no fixes any more, not even of security holes."
     )
+    if needs_installers(release, spec):
+        text += (
+            f" Install that CUDA and that cuDNN with NVIDIA's installers first "
+            f"(https://developer.nvidia.com/cuda-toolkit-archive), and Python {spec.python or wheels.pythons[-1]}."
+        )
     return [Alternative(text, release.source, tuple(commands_for(release, wheels, spec, knowledge)))]
 
 
 def _own_build(spec: TargetSpec, knowledge: Knowledge) -> list[Alternative]:
-    """Return the build from source, with the CUDA whose compiler knows the GPU; none for a GPU that no source supports."""
+    """Return the build of the newest release, with the CUDA whose compiler knows the GPU; none if it takes only a newer CUDA."""
     capability = spec.gpu.compute_capability if spec.gpu else ""
-    if version(capability) < version(_LEAST_OF_ANY_BUILD):
+    target = knowledge.first_ptxas(capability)
+    if target is None and version(capability) < version(_LEAST_OF_ANY_BUILD):
         return []
-    text = f"Build TensorFlow from source for compute capability {capability}"
-    if target := knowledge.first_ptxas(capability):
-        limit = f"{target.last_cuda} at most" if target.last_cuda else f"{target.cuda} or newer"
-        text += f", with CUDA {limit}"
-    return [Alternative(f"{text}.", _SOURCE)]
+    last, newest = target.last_cuda if target else "", knowledge.tensorflow_releases[-1]
+    if last and version(last) < version(newest.wheels[0].cuda):
+        return []
+    cuda = f"{last} at most" if last else f"{target.cuda} or newer" if target else "whose `nvcc --list-gpu-code` has it"
+    text = f"Build TensorFlow from source{_in_wsl(spec)} for compute capability {capability}, with CUDA {cuda}."
+    return [Alternative(text, _SOURCE)]
+
+
+def _in_wsl(spec: TargetSpec) -> str:
+    """Return the words for what Linux alone can do: no build for native Windows has GPU support after 2.10."""
+    return " in WSL 2" if spec.os == "windows" else ""
+
+
+def _runs_container(spec: TargetSpec, knowledge: Knowledge) -> bool:
+    """Whether NVIDIA's last container supports the GPU: neither too old for it, nor too new for the compiler of its CUDA."""
+    if spec.gpu is None:
+        return True
+    capability = spec.gpu.compute_capability
+    target = knowledge.first_ptxas(capability)
+    if target is None or version(target.cuda) > version(_CUDA_OF_CONTAINER):
+        return False
+    return version(capability) >= version(knowledge.boundaries["container_of_nvidia_capability"].value)
 
 
 def _container(spec: TargetSpec, knowledge: Knowledge, *, too_new: bool) -> Alternative:
@@ -87,7 +122,7 @@ def _container(spec: TargetSpec, knowledge: Knowledge, *, too_new: bool) -> Alte
     known = knowledge.ptx_driver if too_new else knowledge.minimum_driver
     row = known(_CUDA_OF_CONTAINER, spec.driver_os)
     needed = row.driver(spec.driver_os) if row else ""
-    text = f"Use NVIDIA's container. {image.about}."
+    text = f"Use NVIDIA's container{_in_wsl(spec)}. {image.about}."
     if needed and version(spec.driver) < version(needed) and not _has_compat(spec, knowledge):
         text += f" It needs driver {needed} or newer" + (f"; this is {spec.driver}." if spec.driver else ".")
     return Alternative(text, image.source, (f"docker run --rm -it --gpus all {image.value}",))

@@ -13,6 +13,9 @@ from tfgpu_doctor.knowledge.driver_branches import is_newer_than_branch, last_br
 from tfgpu_doctor.knowledge.schema import Boundary, CudaDriverRow, TensorFlowRelease, Wheels
 
 Kind = Literal["system", "python", "glibc", "gpu", "driver"]
+# The first public branch with CUDA for WSL 2 (https://docs.nvidia.com/cuda/archive/11.4.4/wsl-user-guide/index.html); before
+# it, only previews had it, and the usual drivers failed: https://github.com/microsoft/WSL/issues/6014
+_FIRST_DRIVER_FOR_WSL = "470.76"
 _NAMES = {"linux": "Linux", "windows": "Windows", "macos": "macOS"}
 
 
@@ -54,6 +57,13 @@ def needed_driver(wheels: Wheels, spec: TargetSpec, knowledge: Knowledge) -> Cud
     if kernels_of(wheels, spec) == "ptx":
         return knowledge.ptx_driver(wheels.cuda, spec.driver_os)
     return knowledge.minimum_driver(wheels.cuda, spec.driver_os)
+
+
+def oldest_driver(wheels: Wheels, spec: TargetSpec, knowledge: Knowledge) -> str:
+    """Return the oldest driver with which these wheels use this GPU on the target's system; empty if the tables tell none."""
+    row = needed_driver(wheels, spec, knowledge)
+    driver = row.driver(spec.driver_os) if row else ""
+    return max(driver, _FIRST_DRIVER_FOR_WSL, key=version) if driver and spec.os == "wsl" else driver
 
 
 def last_branch_of(spec: TargetSpec, knowledge: Knowledge) -> Boundary | None:
@@ -112,8 +122,10 @@ def _driver(wheels: Wheels, spec: TargetSpec, knowledge: Knowledge) -> Obstacle 
     row = needed_driver(wheels, spec, knowledge)
     if row is None or not spec.driver:
         return None
-    needed = row.driver(spec.driver_os)
+    needed = oldest_driver(wheels, spec, knowledge)
     if version(spec.driver) >= version(needed):
         return None
+    if needed != row.driver(spec.driver_os):
+        return Obstacle("driver", f"CUDA in WSL 2 requires driver {needed} or newer, this is {spec.driver}", needed)
     what = "to compile PTX of CUDA" if kernels_of(wheels, spec) == "ptx" else "for CUDA"
     return Obstacle("driver", f"requires driver {needed} or newer {what} {row.cuda}, this is {spec.driver}", needed)

@@ -18,6 +18,7 @@ ABOUT_UV = "uv (https://docs.astral.sh/uv) creates the environment, and download
 _FIRST_IN_WSL = "6.0"  # https://docs.nvidia.com/cuda/wsl-user-guide: older GPUs are not officially supported in WSL 2
 # The newest releases of numpy, h5py and others have wheels for this glibc only: https://pypi.org/project/h5py/#files
 _GLIBC_OF_TODAY = "2.28"
+_FIRST_WITH_CONDA_ON_WINDOWS = "2.4"  # conda-forge is not known to have the CUDA and cuDNN of earlier ones for Windows
 _NOT_ON_INDEX = ("tensorrt", "tensorrt-bindings", "tensorrt-libs")
 
 
@@ -31,6 +32,9 @@ def commands_for(release: TensorFlowRelease, wheels: Wheels, spec: TargetSpec, k
     """Return the commands in order, none as root: create an environment if needed, install TensorFlow, check the result."""
     python = spec.python or wheels.pythons[-1]
     caps = [*_caps(release, knowledge), *_cudnn_caps(release, spec, knowledge)]
+    if needs_installers(release, spec):
+        packages = [_for_windows(each) for each in (f"{wheels.stands_for or 'tensorflow'}=={release.version}", *caps)]
+        return [" ".join((spec.install or "python -m pip install", *packages))]
     if not release.cuda_extra:
         return _with_conda(release, wheels, python, caps, spec)
     target = spec.interpreter or NEW_ENVIRONMENT
@@ -46,6 +50,11 @@ def commands_for(release: TensorFlowRelease, wheels: Wheels, spec: TargetSpec, k
         *repair,
         f"tfgpu-doctor --python {shlex.quote(target)}",
     ]
+
+
+def needs_installers(release: TensorFlowRelease, spec: TargetSpec) -> bool:
+    """Whether only NVIDIA's installers bring the CUDA and cuDNN of this release: neither pip nor conda does."""
+    return spec.os == "windows" and version(release.version) < version(_FIRST_WITH_CONDA_ON_WINDOWS)
 
 
 def install_into(spec: TargetSpec, python: str, *packages: str) -> list[str]:
@@ -94,7 +103,7 @@ def notes_for(release: TensorFlowRelease, spec: TargetSpec, knowledge: Knowledge
 
 
 def _is_old_glibc(spec: TargetSpec) -> bool:
-    return bool(spec.glibc) and version(spec.glibc) < version(_GLIBC_OF_TODAY)
+    return spec.wheels_os == "linux" and bool(spec.glibc) and version(spec.glibc) < version(_GLIBC_OF_TODAY)
 
 
 def unsupported_in_wsl(spec: TargetSpec) -> str:

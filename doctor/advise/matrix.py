@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfgpu_doctor.advise.fitting import Kind, kernels_of, needed_driver, obstacles
+from tfgpu_doctor.advise.fitting import Kind, kernels_of, oldest_driver, obstacles
 from tfgpu_doctor.advise.installing import cuda_extra_works
 from tfgpu_doctor.advise.target_spec import TargetSpec
 from tfgpu_doctor.knowledge import Knowledge
@@ -35,12 +35,12 @@ def matrix(spec: TargetSpec, knowledge: Knowledge) -> list[MatrixRow]:
         wheels = release.wheels_for(spec.wheels_os, spec.architecture)
         if wheels is None or not _fits(release, wheels, spec, knowledge):
             continue
-        row = needed_driver(wheels, spec, knowledge) if wheels.cuda else None
+        driver = oldest_driver(wheels, spec, knowledge) if wheels.cuda else ""
         rows.append(
             MatrixRow(
                 release,
                 wheels,
-                row.driver(spec.driver_os) if row else "",
+                driver,
                 kernels_of(wheels, spec) if wheels.cuda else "never",
                 bool(wheels.cuda) and cuda_extra_works(release) and spec.wheels_os == "linux",
             )

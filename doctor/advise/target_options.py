@@ -13,6 +13,8 @@ from tfgpu_doctor.knowledge import Knowledge
 
 _VERSION = re.compile(r"\d+(\.\d+){1,2}")
 _DRIVER = re.compile(r"\d{3}(\.\d+){0,2}")
+# Machines with NVIDIA's own Arm CPU. Their names are no chips' names, which lspci prints of other GPUs: GB202, GH100.
+_GRACE = re.compile(r"(?i)(?<![a-z\d])G(?:H200|B(?:10|200|300))(?![a-z\d])")
 _SAME = {("linux", "arm64"): "aarch64", ("wsl", "arm64"): "aarch64", ("macos", "aarch64"): "arm64"}
 
 
@@ -40,14 +42,14 @@ def described(
     system = os or "linux"
     of_mac = system == "macos"  # whose GPU decides nothing: no wheel for macOS has CUDA
     model, board = find(gpu, knowledge) if gpu and not of_mac else (None, "")
-    usual = "arm64" if of_mac else "aarch64" if board else "x86_64"
+    usual = "arm64" if of_mac else "aarch64" if board or (model and _GRACE.search(model.name)) else "x86_64"
     given = architecture or usual
     return TargetSpec(
         os=system,
         architecture=_SAME.get((system, given), given),
         python=asked,
         driver=driver or "",
-        glibc=glibc or "",
+        glibc=(glibc or "") if system in ("linux", "wsl") else "",  # no other system has one
         gpu=model,
         board=board,
     )

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from tfgpu_doctor.knowledge import Knowledge
     from tfgpu_doctor.model import Check
 
+_LONGEST = 80  # characters of a word that are printed back: it may be a whole file
+
 
 @click.command()
 @click.argument("id_", metavar="ID")
@@ -30,9 +32,10 @@ def explain(*, id_: str) -> int:
     knowledge = read_knowledge()
     text = _explanation(id_, checks, knowledge)
     if not text:
-        near = nearest(id_, [*(check.id for check in checks), *knowledge.causes, *_codes(knowledge)])
+        short = id_ if len(id_) <= _LONGEST else f"{id_[:_LONGEST]}…"
+        near = nearest(short, [*(check.id for check in checks), *knowledge.causes, *_codes(knowledge)])
         refuse(
-            f"no check, cause or code is called {id_!r}{near} (`tfgpu-doctor check --list` lists all checks; "
+            f"no check, cause or code is called {short!r}{near} (`tfgpu-doctor check --list` lists all checks; "
             "`tfgpu-doctor log FILE` finds the cause in what a program printed)"
         )
     deliver(text, None)
@@ -41,7 +44,7 @@ def explain(*, id_: str) -> int:
 
 def _explanation(word: str, checks: Sequence[Check], knowledge: Knowledge) -> str:
     """Return the text about what the word is called exactly, else about what it probably means; empty if that is nothing."""
-    from tfgpu_doctor.diagnose.code_words import find_cause, find_codes
+    from tfgpu_doctor.diagnose.code_words import find_cause, find_codes, find_signal
     from tfgpu_doctor.diagnose.explanation import explain_cause, explain_check, explain_code, find_code
     from tfgpu_doctor.diagnose.selection import fits
 
@@ -53,10 +56,11 @@ def _explanation(word: str, checks: Sequence[Check], knowledge: Knowledge) -> st
         return explain_code(code, knowledge)
     if group := [each for each in checks if fits(word, each.id)]:
         return "".join(f"{each.id}  {each.title}\n" for each in group)
-    if codes := find_codes(word, knowledge):
-        return "\n".join(explain_code(each, knowledge) for each in codes)
-    cause = find_cause(word, knowledge)
-    return explain_cause(cause, checks) if cause else ""
+    parts = [explain_code(each, knowledge) for each in find_codes(word, knowledge)]
+    is_number = word.strip().isdecimal()  # which may be one of the driver and one of CUDA's runtime
+    if (is_number or not parts) and (cause := find_cause(word, knowledge)):
+        parts.append(explain_cause(cause, checks))
+    return "\n".join([*parts, *filter(None, [find_signal(word)])])
 
 
 def _codes(knowledge: Knowledge) -> Iterator[str]:

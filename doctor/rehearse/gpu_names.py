@@ -11,6 +11,7 @@ from tfgpu_doctor.knowledge.schema import GpuModel
 _MAKERS = {"nvidia", "geforce", "tesla"}  # words that users leave out or add
 _MOST_SUGGESTIONS = 4
 _MOST_NAMED = 12
+_LONGEST = 80  # characters of a name that are read and printed back
 
 
 class UnknownGpu(ValueError):
@@ -26,6 +27,7 @@ def find_gpu(name: str, models: Sequence[GpuModel]) -> GpuModel:
 
     Raises UnknownGpu.
     """
+    name = shortened(name)
     wanted = _words(name)
     exact = [model for model in models if wanted in (_words(each) for each in (model.name, *model.aliases))]
     if wanted and len(exact) == 1:
@@ -35,7 +37,15 @@ def find_gpu(name: str, models: Sequence[GpuModel]) -> GpuModel:
         return partial[0]
     if partial:
         raise UnknownGpu(f"{name!r} matches several GPUs: {_names(partial)}", partial)
+    if not wanted:
+        raise UnknownGpu(f"{name!r} is not a GPU that the doctor knows: a model is missing, as in 'RTX 4090'")
     raise UnknownGpu(f"{name!r} is not a GPU that the doctor knows; similar names: {_names(_nearest(name, models))}")
+
+
+def shortened(name: str) -> str:
+    """Return the name as it can stand in a message: what somebody pasted may be a whole file."""
+    name = name.strip()
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
 
 
 def _words(name: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from tfgpu_doctor.advise.advise import Advice, advise
+from tfgpu_doctor.advise.alternatives import ABOUT_WSL
 from tfgpu_doctor.advise.target_spec import Gpu, TargetSpec
 from tfgpu_doctor.knowledge import read_knowledge, version
 from tfgpu_doctor.knowledge.driver_branches import is_newer_than_branch, last_branch
@@ -57,6 +58,8 @@ def advice_for(capability: str = "8.6", **fields: str) -> Advice:
         ("8.9", {"os": "windows", "python": "3.11"}, None),
         ("8.9", {"os": "wsl", "python": "3.11", "driver": "551.61"}, "2.21.0"),
         ("8.9", {"os": "wsl", "driver": "528.32"}, "2.14.1"),  # in WSL the driver is that of Windows
+        ("7.5", {"os": "wsl", "driver": "470.76"}, "2.14.1"),
+        ("7.5", {"os": "wsl", "driver": "461.72"}, None),  # enough for CUDA 11, but not in WSL
         ("9.0", {"architecture": "aarch64"}, None),
         ("", {"os": "macos", "architecture": "arm64"}, None),
         ("", {"driver": "550.54.15"}, "2.21.0"),
@@ -79,7 +82,7 @@ def test_the_newest_release_that_works(capability: str, fields: dict[str, str], 
         ("8.0", {"python": "3.9"}, {"Python 3.10 to 3.13": "2.21.0"}),
         ("8.0", {"python": "3.14"}, {"Python 3.10 to 3.13": "2.21.0"}),
         ("8.0", {"glibc": "2.17"}, {"a system (or container) with glibc 2.27 or newer": "2.21.0"}),
-        ("8.0", {"os": "windows", "python": "3.10"}, {"WSL 2 instead of native Windows": "2.21.0"}),
+        ("8.0", {"os": "windows", "python": "3.10"}, {f"WSL 2 instead of native Windows ({ABOUT_WSL})": "2.21.0"}),
         # neither alone allows more than what there is
         ("8.0", {"driver": "450.80.02", "python": "3.7"}, {"Python 3.9 to 3.11": "2.14.1"}),
         ("8.0", {"driver": "440.33", "python": "3.14"}, {"driver 525.60.13 or newer and Python 3.10 to 3.13": "2.21.0"}),
@@ -134,7 +137,7 @@ HERE = "/home/jane/.venv/bin/python"
 @pytest.mark.parametrize(
     ("fields", "change", "made"),
     [
-        ({"os": "windows", "python": "3.12"}, "WSL 2 instead of native Windows", "uv venv --seed --python 3.12 tensorflow-gpu"),
+        ({"os": "windows", "python": "3.12"}, f"WSL 2 instead of native Windows ({ABOUT_WSL})", "uv venv --seed --python 3.12 tensorflow-gpu"),
         ({"glibc": "2.17", "python": "3.13"}, "a system (or container) with glibc 2.27 or newer", "uv venv --seed --python 3.13 tensorflow-gpu"),
         ({"python": "3.14"}, "Python 3.10 to 3.13", "uv venv --seed --python 3.13 tensorflow-gpu"),
     ],
@@ -186,9 +189,13 @@ def test_forward_compatibility_is_offered_to_data_centre_gpus_alone(
     ("capability", "fields", "words"),
     [
         ("12.0", {}, ["nvcr.io/nvidia/tensorflow:", "from source for compute capability 12.0"]),
-        ("3.0", {}, ["from source for compute capability 3.0", "tensorflow-cpu"]),
+        ("3.0", {}, ["tensorflow-cpu"]),
         ("9.0", {"architecture": "aarch64"}, ["nvcr.io/nvidia/tensorflow:"]),
+        ("10.3", {"architecture": "aarch64"}, ["from source for compute capability 10.3, with CUDA 12.9 or newer"]),
+        ("6.1", {"architecture": "aarch64"}, ["from source for compute capability 6.1, with CUDA 12.9 at most"]),
         ("8.7", {"architecture": "aarch64", "board": "NVIDIA Jetson AGX Orin"}, ["JetPack"]),
+        ("8.7", {"architecture": "aarch64", "board": "Orin NX"}, ["JetPack"]),
+        ("8.6", {"architecture": "aarch64", "board": "Raspberry Pi 5 Model B"}, ["nvcr.io/nvidia/tensorflow:"]),
         ("", {"os": "macos", "architecture": "arm64"}, ["tensorflow==2.18.*", "tensorflow-metal"]),
         ("", {"os": "macos", "architecture": "x86_64"}, ["Intel"]),
         ("12.0", {"os": "windows", "python": "3.12"}, ["WSL 2", "nvcr.io"]),

@@ -119,6 +119,31 @@ def test_a_jetson_is_known_by_its_name(name: str) -> None:
     assert "JetPack" in found["alternatives"][0]["text"]
 
 
+@pytest.mark.parametrize("name", ["GH200", "GH200 144GB", "GB200", "gb300", "GB200 NVL72", "GB10", "DGX Spark"])
+def test_a_machine_with_nvidias_cpu_is_an_arm_machine(name: str) -> None:
+    found = document("advise", "--gpu", name, code=1)
+    assert (found["target"]["architecture"], found["release"]) == ("aarch64", None)
+    assert found["alternatives"]
+
+
+def test_the_usual_architecture_is_that_of_no_other_gpu() -> None:
+    assert document("advise", "--gpu", "GH200", "--architecture", "x86_64")["target"]["architecture"] == "x86_64"
+    name = "NVIDIA Corporation GH100 [H100 PCIe]"
+    assert document("advise", "--gpu", name)["target"]["architecture"] == "x86_64"
+    assert document("advise", "--gpu", "GB202 [GeForce RTX 5090]", code=1)["target"]["architecture"] == "x86_64"
+
+
+@pytest.mark.parametrize("name", ["Orin NX", "Orin Nano", "Xavier NX", "DRIVE Orin"])
+def test_a_board_needs_no_word_for_its_family(name: str) -> None:
+    found = document("advise", "--gpu", name, code=1)
+    assert [("JetPack" in way["text"], way["commands"]) for way in found["alternatives"]] == [(True, [])]
+
+
+def test_a_system_without_glibc_has_none() -> None:
+    assert document("advise", "--os", "windows", "--glibc", "2.17")["target"]["glibc"] is None
+    assert document("advise", "--os", "wsl", "--glibc", "2.17")["target"]["glibc"] == "2.17"
+
+
 @pytest.mark.parametrize("name", ["Apple M1", "GeForce GTX 1080 eGPU"])
 def test_on_a_mac_no_name_of_a_gpu_matters(name: str) -> None:
     found = document("advise", "--gpu", name, "--os", "macos", code=1)

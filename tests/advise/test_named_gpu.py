@@ -42,6 +42,12 @@ KNOWLEDGE = read_knowledge()
         ("NVIDIA A40-48C", "8.6"),
         ("NVIDIA L40S-12Q", "8.9"),
         ("NVIDIA H100XM-80C", "9.0"),
+        ("Intel i7 with RTX 3090", "8.6"),
+        ("AMD Ryzen laptop, RTX 3060", "8.6"),
+        ("AMD EPYC with A100", "8.0"),
+        ("GeForce 840M, Intel HD", "5.0"),
+        ("M4", "5.2"),  # of the line Tesla
+        ("DGX Spark", "12.1"),
     ],
 )
 def test_a_gpu_is_known_however_it_is_written(name: str, capability: str) -> None:
@@ -51,12 +57,21 @@ def test_a_gpu_is_known_however_it_is_written(name: str, capability: str) -> Non
 
 @pytest.mark.parametrize(
     ("name", "capability"),
-    [("Jetson Orin NX 8GB", "8.7"), ("Orin", "8.7"), ("Jetson Xavier NX", "7.2"), ("jetson nano", "5.3")],
+    [
+        ("Jetson Orin NX 8GB", "8.7"),
+        ("Orin", "8.7"),
+        ("Jetson Xavier NX", "7.2"),
+        ("jetson nano", "5.3"),
+        ("Orin NX", "8.7"),
+        ("Orin Nano", "8.7"),
+        ("Xavier NX", "7.2"),
+        ("DRIVE Orin", "8.7"),
+    ],
 )
 def test_a_jetson_is_a_board(name: str, capability: str) -> None:
     gpu, board = find(name, KNOWLEDGE)
     assert gpu.compute_capability == capability
-    assert "jetson" in board.lower() or board == "Orin"
+    assert "jetson" in board.lower() or board == name
 
 
 @pytest.mark.parametrize(
@@ -68,7 +83,15 @@ def test_a_jetson_is_a_board(name: str, capability: str) -> None:
         ("rtx", "https://developer.nvidia.com/cuda-gpus"),
         ("GTX 1080 and Tesla K80", "give one of them"),
         ("Radeon RX 6600", "is not a GPU of NVIDIA"),
+        ("AMD Ryzen 7 w/ Radeon 780M Graphics", "is not a GPU of NVIDIA"),  # 780M is a number of NVIDIA's too
         ("Apple M1", "--os macos alone"),
+        ("Apple M4", "--os macos alone"),
+        ("M1", "--os macos alone"),
+        ("m2 pro", "--os macos alone"),
+        ("M4 Max", "--os macos alone"),
+        ("MacBook Pro M3", "--os macos alone"),
+        ("nvidia", "a model is missing, as in 'RTX 4090'; instead"),
+        ("GeForce", "a model is missing, as in 'RTX 4090'; instead"),
         ("GRID X9-8Q", "is not a GPU that the doctor knows"),
         ("", "is not a GPU"),
     ],
@@ -79,3 +102,17 @@ def test_what_is_not_one_kind_of_gpu_is_refused_with_a_next_step(
     with pytest.raises(SystemExit):
         find(name, KNOWLEDGE)
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["x" * 100_000, "Radeon " * 20_000, "GTX 1080 and Tesla K80 " * 5_000])
+def test_a_long_text_is_not_printed_back(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        find(name, KNOWLEDGE)
+    err = capsys.readouterr().err
+    assert f"{name.strip()[:80]}…" in err
+    assert len(err) < 1000
+
+
+def test_a_gpu_in_a_long_text_is_found_under_a_short_name() -> None:
+    gpu, board = find("RTX 3090 " * 10_000, KNOWLEDGE)
+    assert (gpu.compute_capability, len(gpu.name), board) == ("8.6", 81, "")

@@ -207,6 +207,14 @@ def test_explain_takes_an_id_a_cause_or_a_prefix(word: str, expected: str) -> No
         ("cudaErrorNoDevice", "CUDA_ERROR_NO_DEVICE (100): "),
         ("cudaErrorNoKernelImageForDevice", "CUDA_ERROR_NO_BINARY_FOR_GPU (209): "),
         ("cudaErrorInsufficientDriver", "driver_too_old: "),
+        ("CUDA error 35", "driver_too_old: "),
+        ("error code: 35", "driver_too_old: "),
+        ("cudaErrorECCUncorrectable", "CUDA_ERROR_ECC_UNCORRECTABLE (214): "),
+        ("cudaErrorInvalidDeviceFunction", "CUDA_ERROR_NO_BINARY_FOR_GPU (209): "),
+        ("cudaErrorInvalidResourceHandle", "CUDA_ERROR_INVALID_HANDLE (400): "),
+        ("cudaErrorSymbolNotFound", "CUDA_ERROR_NOT_FOUND (500): "),
+        ("cudaErrorCudartUnloading", "CUDA_ERROR_DEINITIALIZED (4): "),
+        ("cudaErrorJitCompilerNotFound", "CUDA_ERROR_JIT_COMPILER_NOT_FOUND (221): "),
         ("Driver too old", "driver_too_old: "),
         ("Driver/library version mismatch", "driver_library_version_mismatch: "),
     ],
@@ -222,6 +230,42 @@ def test_explain_takes_a_number_for_everything_that_has_it() -> None:
     assert re.findall(r"^(NVML_ERROR|Xid)[ _\w]*(?: \(|:)", told, re.MULTILINE) == ["NVML_ERROR", "Xid"]
     assert run_doctor("explain", "NVML error 13").stdout.startswith("NVML_ERROR_")
     assert "Xid 13" not in run_doctor("explain", "NVML error 13").stdout
+
+
+@pytest.mark.parametrize(
+    ("word", "signal"),
+    [("error 137", "SIGKILL"), ("code 139", "SIGSEGV"), ("status 134", "SIGABRT"), ("exit code: 132", "SIGILL"),
+     ("exited with status 135", "SIGBUS")],
+)  # fmt: skip
+def test_explain_takes_an_exit_code_for_no_code_of_the_gpu(word: str, signal: str) -> None:
+    told = run_doctor("explain", word).stdout
+    assert f"the signal {signal} ended that program" in told
+    assert "`tfgpu-doctor log FILE`" in told
+    assert "Xid" not in told
+
+
+def test_explain_takes_a_bare_number_for_an_exit_code_and_a_code_of_the_runtime_too() -> None:
+    told = run_doctor("explain", "137").stdout
+    assert told.startswith("Xid 137 (")
+    assert "\n\nExit code 137: " in told
+    told = run_doctor("explain", "35").stdout
+    assert told.startswith("Xid 35 (")
+    assert "\n\ndriver_too_old: " in told
+    assert "Exit code" not in told
+
+
+def test_explain_does_not_print_a_long_text_back() -> None:
+    done = run_doctor("explain", "y" * 100_000)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"called '{'y' * 80}…' (" in done.stderr
+    assert len(done.stderr) < 400
+
+
+@pytest.mark.parametrize("word", ["error 79", "exit code 9", "CUDA error 137", "NVML error 35", "error 999999"])
+def test_explain_guesses_nothing_from_a_number_beside_words(word: str) -> None:
+    done = run_doctor("explain", word)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "`tfgpu-doctor log FILE`" in done.stderr
 
 
 @pytest.mark.parametrize("word", ["cudaErrorOfMine", "CUDA error 77", "CUDA error 1003", "Could not find cuda drivers"])

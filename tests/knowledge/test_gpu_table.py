@@ -145,3 +145,9 @@ def test_names_that_drivers_printed_are_known(name: str, capability: str) -> Non
 def test_a_name_that_is_not_whole_is_no_model() -> None:
     assert KNOWLEDGE.gpu_named("A100") is None
     assert KNOWLEDGE.gpu_named("") is None
+
+
+def test_a_machine_that_is_sold_with_its_gpu_is_an_alias() -> None:
+    model = KNOWLEDGE.gpu_called("DGX Spark")
+    assert model is not None
+    assert model.name == "NVIDIA GB10"
