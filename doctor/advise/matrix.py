@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfgpu_doctor.advise.fitting import Kind, kernels_of, oldest_driver, obstacles
+from tfgpu_doctor.advise.fitting import Kind, kernels_of, obstacles, oldest_driver
 from tfgpu_doctor.advise.installing import cuda_extra_works
 from tfgpu_doctor.advise.target_spec import TargetSpec
 from tfgpu_doctor.knowledge import Knowledge
