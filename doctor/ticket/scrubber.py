@@ -34,6 +34,8 @@ _KEPT = re.compile(
     r"\b(?-i:(?:CU[A-Z]{2,8}|NVML|NVRTC|NVJPEG|NPP)_(?:ERROR|STATUS)_[A-Z][A-Z0-9_]{2,80})\b|"
     r"(?<![\w.@/-])(?:(?:tf|scipy|skimage)\.io|google\.protobuf\.internal|"  # modules; any other is a host
     r"tensorflow\.python\.(?:lib|keras|framework|platform|ops|eager|core|tools)\.(?:io|internal))(?![\w.-]|:\d|/)|"
+    r"(?<![\w.@/-])(?:tensorflow(?:-(?:base|gpu|cpu|estimator))?|keras|jaxlib|cudatoolkit|cudnn|nccl)-\d{1,3}(?:\.\d{1,5}){0,3}-"
+    r"(?:(?:cuda|cpu|gpu|mkl|eigen|py|np)_?\d{0,4}_?){0,4}h[0-9a-f]{7}_\d{1,4}(?![\w.-])|"  # of conda
     r"\bMicrosoft@Microsoft\.com\b|"  # who built the kernel of WSL 1
     r"\bVBIOS(?: version)?[ :=]{1,40}[0-9a-f]{2}(?:\.[0-9a-f]{2}){4}(?![\w.])|"
     r"\b(?:Ch|intr|ctxId) (?:0x)?[0-9a-f]{8}\b|"  # of Xids
