@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tfgpu_doctor.checks.devices import device_of, figures_of
 from tfgpu_doctor.checks.gpu.in_use import named_but_not_listed, place, serves_by_mps, title, told_places
@@ -19,8 +19,6 @@ from tfgpu_doctor.model.tags import GPU_LOST, UNFIT
 _ASK_KERNEL = (
     "Check the kernel log for the cause (`sudo dmesg | grep -i -e NVRM -e Xid`), then reset the GPU or reboot."
 )
-
-_ALONE = "neither the PCI bus nor NVML tells which GPUs there are"
 
 
 @check(
@@ -62,10 +60,7 @@ def all_know_the_same_gpus(
     nvml = nvml if nvml and nvml.works and nvml.gpus else None
     counts = _counts(len(bus), nvml, device_nodes, cuda_driver, runtime)
     if not bus and nvml is None:
-        listed = f"CUDA lists {amount(len(cuda_driver.gpus), 'GPU')}"
-        if pci and not system.wsl:
-            raise Skip(f"no NVIDIA GPU on the PCI bus to compare with: {listed}, as on boards with a GPU of their own")
-        raise NotMeasured(f"{_ALONE}: {listed}")
+        raise _nothing_to_compare(cuda_driver, has_bus=bool(pci and not system.wsl))
     yield Evidence(_said(counts))
     given = _who_gives(container, scheduler, device_nodes)
     all_given = _was_given_all(container, scheduler, environment, len(bus))
@@ -87,10 +82,23 @@ def all_know_the_same_gpus(
     rows += _beside_nvml(nvml, cuda_driver, environment, given, counts) if nvml else []
     if doubt := _not_comparable(len(bus), nvml, cuda_driver, environment):
         rows.append(Skip(f"{doubt}: CUDA lists {amount(len(cuda_driver.gpus), 'GPU')}"))
+    yield from _certain(rows)
+
+
+def _certain(rows: Sequence[Evidence | Finding | Skip]) -> Iterator[Evidence | Finding]:
+    """Yield what is known; doubts alone, without a finding, make the check skip."""
     doubts = [each for each in rows if isinstance(each, Skip)]
     if doubts and not any(isinstance(each, Finding) for each in rows):
         raise NotMeasured("; ".join(map(str, doubts)))
     yield from (each for each in rows if not isinstance(each, Skip))
+
+
+def _nothing_to_compare(cuda_driver: CudaDriver, *, has_bus: bool) -> Skip:
+    """Return why CUDA's list stands alone."""
+    listed = f"CUDA lists {amount(len(cuda_driver.gpus), 'GPU')}"
+    if has_bus:
+        return Skip(f"no NVIDIA GPU on the PCI bus to compare with: {listed}, as on boards with a GPU of their own")
+    return NotMeasured(f"neither the PCI bus nor NVML tells which GPUs there are: {listed}")
 
 
 def _beside_nvml(

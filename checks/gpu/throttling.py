@@ -183,17 +183,7 @@ def power_is_not_limited(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriv
             severity="info" if intended else "warning",
             confidence="medium",
             evidence=(
-                ", ".join(
-                    f"{name} {watts:.0f} W"
-                    for name, watts in (
-                        ("limit", power.limit_w),
-                        ("enforced", power.enforced_limit_w),
-                        ("default", default),
-                        ("minimum", power.min_limit_w),
-                        ("maximum", power.max_limit_w),
-                    )
-                    if watts is not None
-                ),
+                _watts(gpu),
                 "set by `nvidia-smi -pl`" if by_hand else "enforced by the machine itself, not set by `nvidia-smi -pl`",
             ),
             fix=Fix(
@@ -205,6 +195,19 @@ def power_is_not_limited(nvml: Nvml, knowledge: Knowledge, cuda_driver: CudaDriv
             devices=(device_of(gpu),),
             figures=power_limits(gpu),
         )
+
+
+def _watts(gpu: NvmlGpu) -> str:
+    """Return the power limits that NVML reports, in words."""
+    power = gpu.health.power
+    rows = (
+        ("limit", power.limit_w),
+        ("enforced", power.enforced_limit_w),
+        ("default", power.default_limit_w),
+        ("minimum", power.min_limit_w),
+        ("maximum", power.max_limit_w),
+    )
+    return ", ".join(f"{name} {watts:.0f} W" for name, watts in rows if watts is not None)
 
 
 def _limits(gpu: NvmlGpu) -> tuple[float, float] | None:

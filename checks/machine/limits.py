@@ -118,16 +118,7 @@ def threads_may_be_started(
     if runtime and runtime.computes:
         yield Evidence("TensorFlow computes" + (f"; {said}" if said else ""))
     elif alone:
-        yield Finding(
-            "the doctor may not even start one process" + (f": {said}" if said else ""),
-            cause="task_limit",
-            evidence=(alone[0], *([said] if said else ("no control group limit was found; check `ulimit -u`",))),
-            fix=Fix(
-                "End processes of this user, or allow more tasks: `ulimit -u`, `docker run --pids-limit=-1` (also for podman), "
-                "Kubernetes podPidsLimit, TasksMax for Slurm and systemd. Then run the doctor again."
-            ),
-            figures=figures_of("", _tasks(limits)),
-        )
+        yield _not_even_one(alone[0], said, limits)
     elif died or (room is not None and room < wanted):
         yield Finding(
             f"TensorFlow starts about {wanted} threads on {amount(processors, 'CPU')}"
@@ -155,6 +146,20 @@ def _not_started(runtime: Runtime | None, target: Target | None) -> Iterator[str
     for what, fact in (("TensorFlow's Python", runtime), ("the target's Python", target)):
         if fact and fact.attempt.outcome == "not_started":
             yield f"{what} {fact.attempt.ending}"
+
+
+def _not_even_one(message: str, said: str, limits: Limits) -> Finding:
+    """Return the finding that the doctor's own child could not be started."""
+    return Finding(
+        "the doctor may not even start one process" + (f": {said}" if said else ""),
+        cause="task_limit",
+        evidence=(message, said or "no control group limit was found; check `ulimit -u`"),
+        fix=Fix(
+            "End processes of this user, or allow more tasks: `ulimit -u`, `docker run --pids-limit=-1` (also for podman), "
+            "Kubernetes podPidsLimit, TasksMax for Slurm and systemd. Then run the doctor again."
+        ),
+        figures=figures_of("", _tasks(limits)),
+    )
 
 
 def _tasks(limits: Limits) -> list[Row]:

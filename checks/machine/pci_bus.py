@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tfgpu_doctor.checks.devices import Row, device_of, devices_of, figures_of
 from tfgpu_doctor.checks.kernel_log.xids import OFF_THE_BUS, ago, is_news, same_place
 from tfgpu_doctor.checks.unseen import tell_missing
@@ -51,7 +53,7 @@ def bus_reports_no_errors(pci: Pci, knowledge: Knowledge, kernel_log: KernelLog 
         }
         counted = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number) or "none"
         if fatal or counts["fatal"] or many:
-            found = True
+            found, rows = True, [(f"{kind} PCI errors", number, "") for kind, number in counts.items()]
             yield Finding(
                 f"the PCI bus reports errors for the GPU at {gpu.address}: {counted} since boot",
                 cause="hardware_faulty_gpu",
@@ -60,17 +62,11 @@ def bus_reports_no_errors(pci: Pci, knowledge: Knowledge, kernel_log: KernelLog 
                 evidence=_counters(gpu, fatal, corrected),
                 fix=Fix(_SEAT),
                 devices=(device_of(gpu),),
-                figures=figures_of(
-                    device_of(gpu),
-                    [
-                        *((f"{kind} PCI errors", number, "") for kind, number in counts.items()),
-                        ("correctable PCI errors per hour", corrected, ""),
-                    ],
-                ),
+                figures=figures_of(device_of(gpu), [*rows, ("correctable PCI errors per hour", corrected, "")]),
             )
         elif corrected is None and counts["correctable"] > limit:
             unknown.append(
-                f"{gpu.address} has {counts['correctable']:,} correctable errors since a boot of unknown age"
+                f"{gpu.address} has {counts['correctable']:,} correctable errors since a boot of unknown age: look again later"
             )
         elif gpu.errors or gpu.port_errors:
             port = "" if gpu.port_errors else ", at the GPU alone"
@@ -199,35 +195,37 @@ def iommu_lets_gpus_talk(
         if is_news(each, knowledge) and any(same_place(each.pci_address, gpu.address) for gpu in gpus)
     ]
     translated = [gpu for gpu in gpus if gpu.iommu_type.startswith("DMA")]
-    evidence = tuple(
-        f"{gpu.address} is in the IOMMU group {gpu.iommu_group} of type {gpu.iommu_type}" for gpu in translated
-    )
-    rejected = sum(each.count for each in faults)
     if faults or translated:
-        rows: list[Row] = [
-            ("accesses rejected by the IOMMU", rejected, ""),
-            ("GPUs behind a translating IOMMU", len(translated), ""),
-        ]
-        yield Finding(
-            f"the IOMMU rejected {amount(rejected, 'access')} by GPUs"
-            if faults
-            else f"the IOMMU translates the addresses of {amount(len(translated), 'GPU')}, which can misdirect copies between "
-            "them",
-            cause="multi_gpu_p2p_iommu_acs",
-            severity="warning" if faults else "info",
-            confidence="medium",
-            evidence=(*(f"{ago(each.last_age_s)}: {each.text}" for each in faults[:2]), *evidence[:2]),
-            fix=Fix(
-                "If programs on several GPUs hang or give wrong results: on bare metal, add `iommu=pt` to the kernel command "
-                "line or disable the IOMMU in the firmware; `NCCL_P2P_DISABLE=1` shows whether this is the cause.",
-                ("export NCCL_P2P_DISABLE=1",) if faults else (),
-            ),
-            devices=tuple(each.pci_address for each in faults) or devices_of(translated),
-            figures=figures_of("", rows),
-        )
+        yield _in_the_way(faults, translated)
     untold = ", ".join(gpu.address for gpu in gpus if gpu.iommu_group and not gpu.iommu_type)
     why = f"this kernel does not report the IOMMU's type for {untold}: `dmesg | grep -i iommu` names the default one"
     yield from tell_missing(why if untold else "", found=bool(faults or translated))
     if not faults:
         groups = {gpu.iommu_type or "none" for gpu in gpus}
         yield Evidence(f"no IOMMU fault is known; its type for the GPUs is {', '.join(sorted(groups))}")
+
+
+def _in_the_way(faults: Sequence[KernelMessage], translated: Sequence[PciDevice]) -> Finding:
+    """Return the finding that the IOMMU rejects accesses of GPUs, or may misdirect them."""
+    rejected = sum(each.count for each in faults)
+    groups = [f"{gpu.address} is in the IOMMU group {gpu.iommu_group} of type {gpu.iommu_type}" for gpu in translated]
+    rows: list[Row] = [
+        ("accesses rejected by the IOMMU", rejected, ""),
+        ("GPUs behind a translating IOMMU", len(translated), ""),
+    ]
+    return Finding(
+        f"the IOMMU rejected {amount(rejected, 'access')} by GPUs"
+        if faults
+        else f"the IOMMU translates the addresses of {amount(len(translated), 'GPU')}, which can misdirect copies between them",
+        cause="multi_gpu_p2p_iommu_acs",
+        severity="warning" if faults else "info",
+        confidence="medium",
+        evidence=(*(f"{ago(each.last_age_s)}: {each.text}" for each in faults[:2]), *groups[:2]),
+        fix=Fix(
+            "If programs on several GPUs hang or give wrong results: on bare metal, add `iommu=pt` to the kernel command "
+            "line or disable the IOMMU in the firmware; `NCCL_P2P_DISABLE=1` shows whether this is the cause.",
+            ("export NCCL_P2P_DISABLE=1",) if faults else (),
+        ),
+        devices=tuple(each.pci_address for each in faults) or devices_of(translated),
+        figures=figures_of("", rows),
+    )

@@ -7,13 +7,13 @@ import re
 from tfgpu_doctor.advise.target_spec import Gpu
 from tfgpu_doctor.cli.output import refuse
 from tfgpu_doctor.knowledge import Knowledge
+from tfgpu_doctor.model.plain_text import shortened
 
 _CAPABILITY = re.compile(r"\d{1,2}\.\d")
 _OF_OTHERS = re.compile(r"(?i)\b(?:amd|radeon|instinct|firepro|intel|iris|arc|apple|macbook|imac)\b")
 _OF_NVIDIA = re.compile(r"(?i)\b(?:nvidia|geforce|quadro|tesla|titan|[rg]tx)(?![a-z])")
 _CPU = re.compile(r"(?i)\b(?:intel|amd)\W+(?:core|xeon|i\d|ryzen|epyc|threadripper)\b")
 _CHIP_OF_APPLE = re.compile(r"(?i)(?:apple )?m[1-5](?: (?:pro|max|ultra))?")  # not M4, which the table knows as a Tesla
-_LONGEST = 80  # characters of a name that are printed back: it may be a whole file
 # The profile of a vGPU, which the driver in a virtual machine reports as the GPU's name: "GRID V100D-8Q", "NVIDIA A100-1-5C".
 # Letters after the board's number are its form: memory, connector.
 _VGPU = re.compile(
@@ -37,7 +37,7 @@ def find(name: str, knowledge: Knowledge) -> tuple[Gpu, str]:
     except UnknownGpu as error:
         capabilities = {each.compute_capability for each in error.matches}
         if len(capabilities) == 1:
-            return Gpu(_short(name), capabilities.pop()), ""
+            return Gpu(shortened(name), capabilities.pop()), ""
         if error.matches:
             refuse(f"{error}; {_OTHERWISE}")
         return _in_text(name, str(error), knowledge)
@@ -51,16 +51,16 @@ def _in_text(name: str, why_unknown: str, knowledge: Knowledge) -> tuple[Gpu, st
 
     if _is_of_others(name):
         refuse(
-            f"{_short(name)!r} is not a GPU of NVIDIA, and TensorFlow's wheels use no other; for a Mac, give --os macos alone"
+            f"{shortened(name)!r} is not a GPU of NVIDIA, and TensorFlow's wheels use no other; for a Mac, give --os macos alone"
         )
     found = next((gpus for text in (name, *_boards(name)) if (gpus := find_gpus(text, knowledge))), [])
     if not found:
         refuse(f"{why_unknown}; {_OTHERWISE}")
     if len({gpu.compute_capability for gpu in found}) > 1:
-        refuse(f"{_short(name)!r} names several GPUs, {' and '.join(gpu.name for gpu in found)}: give one of them")
+        refuse(f"{shortened(name)!r} names several GPUs, {' and '.join(gpu.name for gpu in found)}: give one of them")
     model = knowledge.gpu_called(found[0].name)
     is_jetson = "jetson" in name.lower() or (model is not None and model.line == "Jetson")
-    return Gpu(_short(name), found[0].compute_capability), _short(name) if is_jetson else ""
+    return Gpu(shortened(name), found[0].compute_capability), shortened(name) if is_jetson else ""
 
 
 def _is_of_others(name: str) -> bool:
@@ -68,11 +68,6 @@ def _is_of_others(name: str) -> bool:
     if _CHIP_OF_APPLE.fullmatch(name.strip()):
         return True
     return bool(_OF_OTHERS.search(_CPU.sub("", name))) and not _OF_NVIDIA.search(name)
-
-
-def _short(name: str) -> str:
-    name = name.strip()
-    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
 
 
 def _boards(name: str) -> list[str]:

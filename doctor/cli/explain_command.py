@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from tfgpu_doctor.cli.output import deliver, refuse
+from tfgpu_doctor.model.plain_text import shortened
 
 if TYPE_CHECKING:
     from tfgpu_doctor.knowledge import Knowledge
     from tfgpu_doctor.model import Check
-
-_LONGEST = 80  # characters of a word that are printed back: it may be a whole file
 
 
 @click.command()
@@ -32,7 +31,7 @@ def explain(*, id_: str) -> int:
     knowledge = read_knowledge()
     text = _explanation(id_, checks, knowledge)
     if not text:
-        short = id_ if len(id_) <= _LONGEST else f"{id_[:_LONGEST]}…"
+        short = shortened(id_)
         near = nearest(short, [*(check.id for check in checks), *knowledge.causes, *_codes(knowledge)])
         refuse(
             f"no check, cause or code is called {short!r}{near} (`tfgpu-doctor check --list` lists all checks; "

@@ -22,6 +22,7 @@ _COMMAND = re.compile(
     r"|#(?=#[a-z]*\[)",
     re.IGNORECASE,
 )
+_LONGEST_NAME = 80  # characters
 
 
 def clean(text: str) -> str:
@@ -48,3 +49,9 @@ def _in_lines(value: Any) -> Any:
     if isinstance(value, dict):
         return {one_line(key): _in_lines(each) for key, each in value.items()}
     return [_in_lines(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def shortened(name: str) -> str:
+    """Return a name as it can stand in a message: what somebody pasted may be a whole file."""
+    name = name.strip()
+    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"

@@ -7,11 +7,11 @@ import re
 from collections.abc import Sequence
 
 from tfgpu_doctor.knowledge.schema import GpuModel
+from tfgpu_doctor.model.plain_text import shortened
 
 _MAKERS = {"nvidia", "geforce", "tesla"}  # words that users leave out or add
 _MOST_SUGGESTIONS = 4
 _MOST_NAMED = 12
-_LONGEST = 80  # characters of a name that are read and printed back
 
 
 class UnknownGpu(ValueError):
@@ -40,12 +40,6 @@ def find_gpu(name: str, models: Sequence[GpuModel]) -> GpuModel:
     if not wanted:
         raise UnknownGpu(f"{name!r} is not a GPU that the doctor knows: a model is missing, as in 'RTX 4090'")
     raise UnknownGpu(f"{name!r} is not a GPU that the doctor knows; similar names: {_names(_nearest(name, models))}")
-
-
-def shortened(name: str) -> str:
-    """Return the name as it can stand in a message: what somebody pasted may be a whole file."""
-    name = name.strip()
-    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
 
 
 def _words(name: str) -> tuple[str, ...]:
